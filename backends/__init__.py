@@ -1,0 +1,1 @@
+"""Engines and everything without a UI. Nothing below this package imports gradio."""

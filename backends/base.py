@@ -1,0 +1,132 @@
+"""What every engine looks like from outside: the ``Backend`` protocol and what passes through it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from backends.records import EngineState, FinishReason, Source
+
+if TYPE_CHECKING:
+    from backends.recorder import Recorder
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens are chosen. A backend refuses by name what it cannot honour."""
+
+    max_tokens: int = 128
+    temperature: float = 0.7
+    """0 is greedy."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 keeps all tokens."""
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    """Go on until ``max_tokens``: for workloads of a known length."""
+
+
+SAMPLING_DEFAULTS = SamplingParams()
+
+
+class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt on its way to an engine. ``prompt`` is final text: chat templates are applied."""
+
+    request_id: str
+    prompt: str
+    sampling: SamplingParams
+    source: Source
+    stream: bool = True
+    """False asks for a whole answer: the naive backend serves those from a pool of their own."""
+    mode: str | None = None
+    """One of ``BackendInfo.modes``; ``None`` is the first of them."""
+    visitor: str | None = None
+    """Secret id of a browser tab; its requests are aborted when its WebSocket closes."""
+
+
+class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request receives. One chunk a token, then one with ``finish_reason`` and no token.
+
+    ``text`` can be empty: a token that is half a character adds nothing until it is whole.
+    """
+
+    text: str
+    index: int
+    token_id: int | None = None
+    finish_reason: FinishReason | None = None
+
+
+class ControlAction(StrEnum):
+    PAUSE = "pause"
+    RESUME = "resume"
+    STEP = "step"
+    SPEED = "speed"
+    RESTART = "restart"
+    KILL_WORKER = "kill-worker"
+
+
+class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backend is, before it has started."""
+
+    name: str
+    title: str
+    """Shown on the button: ``naive``, ``paged``, ``vLLM`` …"""
+    modes: tuple[str, ...] = ()
+    """Ways to run a request, the default first (``sequential``, ``static``)."""
+    supported: frozenset[str] = frozenset()
+    """Fields of ``SamplingParams`` beyond ``max_tokens`` and ``temperature`` that it honours."""
+    controls: frozenset[ControlAction] = frozenset()
+
+
+class Backend(Protocol):
+    """An engine as the routes and the page see it.
+
+    All coroutines run on the server's event loop. ``recorder`` holds everything the engine
+    emitted; ``state`` is the last ``EngineState`` in it.
+    """
+
+    info: BackendInfo
+    recorder: Recorder
+
+    @property
+    def state(self) -> EngineState: ...
+
+    async def start(self) -> None:
+        """Come up and return when ready; at once if it is. Concurrent calls share one start.
+
+        Raises ``EngineUnavailable``.
+        """
+
+    async def stop(self) -> None:
+        """End the process and every request in flight (``EngineDied``). Idempotent."""
+
+    def generate(self, request: GenerationRequest) -> AsyncIterator[TokenChunk]:
+        """Serve one request; starts the engine if it is not up.
+
+        Closing the iterator aborts the request: its slot is free within one step.
+        Raises ``InvalidRequest`` or ``Overloaded`` before anything is queued, ``EngineDied``
+        when the process ends under it.
+        """
+
+    async def abort(self, request_id: str) -> None:
+        """End a request whose iterator is held elsewhere. Unknown ids are ignored."""
+
+    async def abort_visitor(self, visitor: str) -> None:
+        """End every request of a visitor who has left."""
+
+    async def count_prompt_tokens(self, prompt: str) -> int:
+        """Tokens of a prompt as this engine counts them."""
+
+    async def render_chat(self, messages: list[dict[str, str]]) -> str:
+        """Messages (``role``, ``content``) → prompt text by the model's chat template; plain
+        text for a model that has none."""
+
+    async def control(self, action: ControlAction, value: float | None = None) -> None:
+        """Pause, resume, step, set slow motion (``value`` = seconds before every step),
+        restart, or kill the worker process.
+
+        Raises ``NothingToStep``, or ``InvalidRequest`` for an action it does not have.
+        """

@@ -1,0 +1,129 @@
+"""One typed settings object, from the command line and from ``SERVESCOPE_*`` variables.
+
+Every option has both spellings: ``--max-model-len 512`` and ``SERVESCOPE_MAX_MODEL_LEN=512``;
+the command line wins. A bad value is one clear line and exit code 2.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
+
+KNOWN_BACKENDS = ("naive", "generate", "paged", "vllm", "remote")
+SHIPPED_BACKENDS = ("naive", "generate")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+class Device(StrEnum):
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class ResultRouting(StrEnum):
+    """How the naive executor gives a result to the call that waits for it."""
+
+    SHARED = "shared"
+    """Every call waits on one queue, as in the design this follows: results can be swapped."""
+    PER_CALL = "per_call"
+    """A queue a call: results cannot be mixed."""
+
+
+Names = Annotated[tuple[str, ...], NoDecode]
+
+
+class Settings(BaseSettings):
+    """What the operator chose. Frozen; built once, by ``parse_settings``."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SERVESCOPE_",
+        frozen=True,
+        extra="forbid",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        cli_prog_name="app.py",
+        nested_model_default_partial_update=False,
+    )
+
+    model: str = Field("smollm2", min_length=1, description="hub id, local path, or smollm2 (works offline)")
+    backends: Names = Field(SHIPPED_BACKENDS, description="engines to offer, comma-separated; the page opens with the first")
+    preload: Names = Field((), description="engines that start with the server; the others start when first asked")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(7860, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    root_path: str = Field("", description="path prefix behind a proxy, such as /lab")
+    device: Device = Field(Device.AUTO, description="where the model runs")
+    max_model_len: int = Field(1024, ge=8, le=1_000_000, description="longest prompt plus answer, in tokens")
+    batch_size: int = Field(4, ge=1, le=256, description="places in each of the naive pools and in a static batch")
+    max_tokens: int = Field(512, ge=1, description="most tokens one request may ask for")
+    max_waiting: int = Field(256, ge=1, description="requests that may wait for an engine before 429")
+    public: bool = Field(False, description="strangers may come: limits per visitor, no control without the key")
+    instructor_key: str | None = Field(None, min_length=8, description="key for pause, step, speed, restart, kill")
+    lang: Literal["auto", "en", "ko"] = Field("auto", description="language of the page")
+    result_routing: ResultRouting = Field(ResultRouting.PER_CALL, description="naive: how results find their call")
+    cache_dir: Path = Field(
+        Path.home() / ".cache" / "servescope", description="where prepared weights lie"
+    )
+
+    @field_validator("backends", "preload", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        if isinstance(value, list):  # the command line gives one list entry per occurrence
+            return tuple(name.strip() for part in value for name in str(part).split(",") if name.strip())
+        return value
+
+    @field_validator("backends", "preload")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in KNOWN_BACKENDS:
+                raise ValueError(f"{name!r} is not one of {', '.join(KNOWN_BACKENDS)}")
+        if len(set(names)) != len(names):
+            raise ValueError("a backend is named twice")
+        return names
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if not self.backends:
+            raise ValueError("backends: name at least one engine")
+        for name in self.preload:
+            if name not in self.backends:
+                raise ValueError(f"preload: {name!r} is not among --backends {','.join(self.backends)}")
+        return self
+
+    @property
+    def is_loopback(self) -> bool:
+        """Only this machine can connect."""
+        return self.host in LOOPBACK_HOSTS
+
+
+def parse_settings(args: list[str] | None = None) -> Settings:
+    """Settings from ``args`` (default ``sys.argv``) and the environment; exits with 2 on a bad value."""
+    arguments = sys.argv[1:] if args is None else args
+    try:
+        settings = Settings(_cli_parse_args=arguments)  # type: ignore[call-arg]
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-") if first["loc"] else "settings"
+        print(f"app.py: {option}: {first['msg']} (got {first['input']!r})", file=sys.stderr)
+        raise SystemExit(2) from None
+    except SettingsError as error:
+        print(f"app.py: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    return _for_hosting_space(settings)
+
+
+def _for_hosting_space(settings: Settings) -> Settings:
+    """Where a hosting Space is detected the page must be reachable, and strangers will come."""
+    if not os.environ.get("SPACE_ID"):
+        return settings
+    return settings.model_copy(update={"host": "0.0.0.0", "public": True})  # noqa: S104
