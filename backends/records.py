@@ -273,6 +273,9 @@ class Snapshot(Record, tag="snapshot"):
     could not keep up.
     """
 
+    version: Count
+    """Records that came before this one: a viewer that counts on from here knows the ``since``
+    to come back with."""
     time: Seconds
     next_step_id: Count
     requests: list[RequestSnapshot]
