@@ -109,7 +109,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     num_parameters: Count | None = None
 
 
-class TraceHeader(Record, tag="header"):
+class TraceHeader(Record, frozen=True, tag="header"):
     """First line of a trace and first record of a feed: what ran, where, with which versions."""
 
     schema_version: int
@@ -131,7 +131,7 @@ class TraceHeader(Record, tag="header"):
     """Panel name → one sentence: what is not exposed and why, or the formula of what is derived."""
 
 
-class RequestArrived(Record, tag="arrived"):
+class RequestArrived(Record, frozen=True, tag="arrived"):
     """A request was accepted. No text, no token ids, no name: a seat."""
 
     request_id: str
@@ -182,7 +182,7 @@ class KVDelta(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Request → slots reserved for it, whether used or not."""
 
 
-class StepRecord(Record, tag="step"):
+class StepRecord(Record, frozen=True, tag="step"):
     """One forward pass of the engine."""
 
     step_id: Count
@@ -207,7 +207,7 @@ class StepRecord(Record, tag="step"):
     kv: KVDelta | None = None
 
 
-class TokenEmitted(Record, tag="token"):
+class TokenEmitted(Record, frozen=True, tag="token"):
     """A token left the engine. Its text goes only to whoever asked."""
 
     request_id: str
@@ -216,7 +216,7 @@ class TokenEmitted(Record, tag="token"):
     time: Seconds
 
 
-class QueueSample(Record, tag="queues"):
+class QueueSample(Record, frozen=True, tag="queues"):
     """Depths of the queues on a token's way, at one moment."""
 
     time: Seconds
@@ -228,7 +228,7 @@ class QueueSample(Record, tag="queues"):
     """Results that reached a call other than their own, since start (``result_routing``)."""
 
 
-class RequestFinished(Record, tag="finished"):
+class RequestFinished(Record, frozen=True, tag="finished"):
     """A request ended, with the reason."""
 
     request_id: str
@@ -237,7 +237,7 @@ class RequestFinished(Record, tag="finished"):
     message: str | None = None
 
 
-class EngineState(Record, tag="state"):
+class EngineState(Record, frozen=True, tag="state"):
     """The engine's state changed."""
 
     backend: str
@@ -266,7 +266,7 @@ class RequestSnapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     reserved_slots: Count | None = None
 
 
-class Snapshot(Record, tag="snapshot"):
+class Snapshot(Record, frozen=True, tag="snapshot"):
     """All that a viewer needs to go on from here, when it cannot have every record.
 
     Sent at the head of a feed whose oldest records have been dropped, and to a viewer that
