@@ -1,0 +1,348 @@
+"""One engine in a process of its own: spawn, ready-ack, messages, heartbeat, death.
+
+::
+
+    web process                                   child process
+    EngineProcess ──── one duplex pipe ────────── ChildChannel
+      reader thread  ◄─ hello, progress, ready,     main thread: the engine
+                        message, beat, failed       beat thread: one beat a second
+      send()         ─► message                     receive(): messages, or ParentGone
+
+A pipe and not ``multiprocessing.Queue``: a process killed while it waits in ``Queue.get`` leaves
+the queue's lock taken for ever, and nobody can see that it died. A pipe whose other end is gone
+ends at once, on both sides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from backends.errors import EngineDied, EngineUnavailable
+
+STOP = b""
+"""What the parent sends instead of a message to end the child."""
+BEAT_INTERVAL = 1.0
+"""Seconds between two heartbeats of a child."""
+BEAT_PATIENCE = 60.0
+"""Seconds without a heartbeat after which a child is called hung and is killed. Loading weights
+can hold the interpreter for many seconds on a slow machine."""
+STOP_PATIENCE = 3.0
+"""Seconds a child has to end by itself once it has been told to."""
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """First words of a child. ``time`` proves that both processes read one clock."""
+
+    pid: int
+    time: float
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    fraction: float
+    sentence: str
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    body: msgspec.Raw
+    """What the engine says of itself; its type is the engine's own."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The child cannot run at all, and trying again would not help."""
+
+    sentence: str
+
+
+class LastWords(msgspec.Struct, frozen=True, tag="last_words"):
+    """The exception the child is about to die of."""
+
+    sentence: str
+
+
+class Beat(msgspec.Struct, frozen=True, tag="beat"):
+    time: float
+
+
+class Message(msgspec.Struct, frozen=True, tag="message"):
+    body: msgspec.Raw
+
+
+Envelope = Hello | Progress | Ready | Failed | LastWords | Beat | Message
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Envelope).decode
+
+Inbound = TypeVar("Inbound")
+"""Type of the messages a child sends to its parent."""
+
+
+class ParentGone(Exception):
+    """The web process ended, or no longer wants this engine."""
+
+
+class ChildChannel:
+    """The child's end: made for the engine's main function by ``_child_main``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def progress(self, fraction: float, sentence: str) -> None:
+        """How far the start is: shown on the page while it waits."""
+        self._send(Progress(fraction, sentence))
+
+    def ready(self, body: msgspec.Struct) -> None:
+        """The engine can take work."""
+        self._send(Ready(msgspec.Raw(_encode(body))))
+
+    def fail(self, sentence: str) -> None:
+        """This engine cannot run here, for a reason that a restart would not mend."""
+        self._send(Failed(sentence))
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Thread-safe. Raises ``ParentGone``."""
+        self._send(Message(msgspec.Raw(_encode(message))))
+
+    def receive(self) -> bytes:
+        """The next message of the parent, as msgpack. Blocks; raises ``ParentGone``."""
+        try:
+            message = self._connection.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise ParentGone from error
+        if message == STOP:
+            raise ParentGone
+        return message
+
+    def poll(self, timeout: float = 0.0) -> bool:
+        """Is there a message to receive (or has the parent gone)?"""
+        return self._connection.poll(timeout)
+
+    def _send(self, envelope: Envelope) -> None:
+        try:
+            with self._sending:
+                self._connection.send_bytes(_encode(envelope))
+        except OSError as error:
+            raise ParentGone from error
+
+    def say_last_words(self, error: Exception) -> None:
+        self._send(LastWords(f"{type(error).__name__}: {error}"))
+
+    def greet(self) -> None:
+        self._send(Hello(os.getpid(), time.monotonic()))
+
+    def beat(self) -> None:
+        """Body of the beat thread: ends with the parent, and then ends the process with it."""
+        while True:
+            try:
+                self._send(Beat(time.monotonic()))
+            except ParentGone:
+                os._exit(0)
+            time.sleep(BEAT_INTERVAL)
+
+
+Main = Callable[[ChildChannel, Any], None]
+"""An engine's main function: ``(channel, config)``; importable by name, run in the child."""
+
+
+def _child_main(connection: Connection, main: Main, config: Any) -> None:
+    """Runs in the child: greet, keep beating, be the engine until the parent goes."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the parent's business
+    channel = ChildChannel(connection)
+    channel.greet()
+    threading.Thread(target=channel.beat, name="beat", daemon=True).start()
+    try:
+        main(channel, config)
+    except ParentGone:
+        return
+    except Exception as error:
+        channel.say_last_words(error)
+        raise
+
+
+def die_with_parent() -> None:
+    """On Linux the kernel ends this process when its parent is killed, whatever it is doing.
+
+    Elsewhere the beat thread notices within a second.
+    """
+    if sys.platform != "linux":
+        return
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.getppid() != parent.pid:  # it was gone before we asked
+        os._exit(0)
+
+
+class EngineProcess(Generic[Inbound]):
+    """The parent's end: one life of one child. A restart makes a new ``EngineProcess``.
+
+    ``on_message``, ``on_progress`` and ``on_death`` are called from the reader thread.
+    ``on_death`` is called exactly once, with the reason, unless ``stop`` was called first.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        main: Main,
+        config: Any,
+        message_type: Any,
+        on_message: Callable[[Inbound], None],
+        on_progress: Callable[[float, str], None],
+        on_death: Callable[[EngineDied], None],
+    ) -> None:
+        self.name = name
+        self.ready: Future[bytes] = Future()
+        """The ready-ack as msgpack; ``EngineUnavailable`` or ``EngineDied`` if it never comes."""
+        self.clock_offset_bound: float | None = None
+        """Seconds by which the child's clock can differ from ours at most, from the handshake."""
+        self._on_message = on_message
+        self._on_progress = on_progress
+        self._on_death = on_death
+        self._decode_body = msgspec.msgpack.Decoder(message_type).decode
+        self._sending = threading.Lock()
+        self._stopping = threading.Event()
+        self._refusal: str | None = None
+        self._last_words: str | None = None
+        self._last_beat = time.monotonic()
+        self._spawned_at = time.monotonic()
+        context = multiprocessing.get_context("spawn")
+        self._connection, self._child_end = context.Pipe(duplex=True)
+        self._process = context.Process(
+            target=_child_main, args=(self._child_end, main, config), name=name, daemon=True
+        )
+        self._reader = threading.Thread(target=self._live, name=f"{name}-reader", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def spawn(self) -> None:
+        """Start the child; ``ready`` tells how that went."""
+        self._reader.start()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Thread-safe. Raises ``EngineDied``."""
+        self._send_bytes(_encode(message))
+
+    def kill(self) -> None:
+        """End the child the hard way; ``on_death`` follows."""
+        self._process.kill()
+
+    def stop(self) -> None:
+        """Tell the child to go, wait for it, kill it if it does not. Blocks; idempotent."""
+        self._stopping.set()
+        with contextlib.suppress(EngineDied):
+            self._send_bytes(STOP)
+        if self._reader.ident is None:
+            return
+        self._reader.join(STOP_PATIENCE)
+        if self._reader.is_alive():
+            self.kill()
+            self._reader.join()
+
+    def _send_bytes(self, message: bytes) -> None:
+        try:
+            with self._sending:
+                self._connection.send_bytes(message)
+        except (OSError, ValueError) as error:
+            raise EngineDied(f"The process of {self.name} is gone.") from error
+
+    def _live(self) -> None:
+        """Body of the reader thread: the whole life of the child.
+
+        The child is spawned here because ``die_with_parent`` ties it to the thread that spawned
+        it, and this one lives as long as the child. The pipe is closed here alone, so that no
+        other thread can be reading from a number that already means another file.
+        """
+        try:
+            self._spawned_at = time.monotonic()
+            self._process.start()
+            self._child_end.close()  # or the pipe would not end with the child
+            self._read()
+        finally:
+            self._mourn()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                if self._connection.poll(BEAT_INTERVAL):
+                    message = self._connection.recv_bytes()
+                elif time.monotonic() - self._last_beat > BEAT_PATIENCE:
+                    self.kill()
+                    continue
+                else:
+                    continue
+            except (EOFError, OSError):
+                return
+            self._handle(_decode(message))
+
+    def _handle(self, envelope: Envelope) -> None:
+        match envelope:
+            case Message(body):
+                self._on_message(self._decode_body(body))
+            case Beat():
+                self._last_beat = time.monotonic()
+            case Progress(fraction, sentence):
+                self._on_progress(fraction, sentence)
+            case Hello(_, child_time):
+                self._check_clock(child_time)
+            case Ready(body):
+                self.ready.set_result(bytes(body))
+            case Failed(sentence):
+                self._refusal = sentence
+            case LastWords(sentence):
+                self._last_words = sentence
+
+    def _check_clock(self, child_time: float) -> None:
+        """The child's stamp must lie between our two, or its times cannot stand beside ours."""
+        now = time.monotonic()
+        if not self._spawned_at <= child_time <= now:
+            self._refusal = (
+                f"The clock of the engine's process ({child_time:.3f}) is not this one's "
+                f"({self._spawned_at:.3f} to {now:.3f}), so its times cannot be compared."
+            )
+            self.kill()
+        self.clock_offset_bound = now - self._spawned_at
+
+    def _mourn(self) -> None:
+        """The child is gone, or as good as gone: say why, once."""
+        with self._sending:
+            self._connection.close()
+        if self._process.pid is not None:
+            self._process.join(STOP_PATIENCE)
+            if self._process.is_alive():
+                self._process.kill()
+                self._process.join()
+        reason = self._refusal or self._describe_end()
+        if not self.ready.done():
+            error_type = EngineUnavailable if self._refusal else EngineDied
+            self.ready.set_exception(error_type(reason))
+        if not self._stopping.is_set():
+            self._on_death(EngineDied(reason))
+
+    def _describe_end(self) -> str:
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            return f"The process of {self.name} was ended by {signal.Signals(-code).name}."
+        if self._last_words:
+            return f"The process of {self.name} failed: {self._last_words}"
+        return f"The process of {self.name} ended with exit code {code}."
