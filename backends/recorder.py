@@ -52,27 +52,36 @@ class _Waiter(NamedTuple):
     reached: asyncio.Future[None]
 
 
+class Moment(NamedTuple):
+    """All there is to know after a number of records: what a viewer needs to go on from there."""
+
+    header: Entry | None
+    """The latest header; ``None`` until the engine has started once."""
+    state: Entry | None
+    snapshot: Snapshot
+
+
 class _Point:
-    """One end of the log: the state, the header and the time after the records folded so far."""
+    """One end of the log, moving on record by record."""
 
     def __init__(self) -> None:
         self.version = 0
-        self.header: TraceHeader | None = None
-        self.state: EngineState | None = None
+        self.header: Entry | None = None
+        self.state: Entry | None = None
         self._time = 0.0
         self._builder = SnapshotBuilder()
 
-    def advance(self, record: AnyRecord) -> None:
-        self._builder.apply(record)
+    def advance(self, entry: Entry) -> None:
+        self._builder.apply(entry.record)
         self.version += 1
-        self._time = _time_of(record)
-        if isinstance(record, TraceHeader):
-            self.header = record
-        elif isinstance(record, EngineState):
-            self.state = record
+        self._time = _time_of(entry.record)
+        if isinstance(entry.record, TraceHeader):
+            self.header = entry
+        elif isinstance(entry.record, EngineState):
+            self.state = entry
 
-    def snapshot(self) -> Snapshot:
-        return self._builder.snapshot(self.version, self._time)
+    def moment(self) -> Moment:
+        return Moment(self.header, self.state, self._builder.snapshot(self.version, self._time))
 
 
 class Recorder:
@@ -108,12 +117,14 @@ class Recorder:
     @property
     def header(self) -> TraceHeader | None:
         """The latest header; ``None`` until the engine has started once."""
-        return self._head.header
+        entry = self._head.header
+        return entry.record if entry is not None and isinstance(entry.record, TraceHeader) else None
 
     @property
     def state(self) -> EngineState | None:
         """The latest state."""
-        return self._head.state
+        entry = self._head.state
+        return entry.record if entry is not None and isinstance(entry.record, EngineState) else None
 
     def since(self, version: int, limit: int | None = None) -> list[Entry]:
         """Retained records after the first ``version``, at most ``limit``; empty at the head.
@@ -130,20 +141,20 @@ class Recorder:
                 stop = min(stop, start + limit)
             return [self._log[index] for index in range(start, stop)]
 
-    def base_snapshot(self) -> Snapshot:
-        """The state at ``oldest_version``: with the retained log, the whole truth."""
+    def base(self) -> Moment:
+        """The moment of ``oldest_version``: with the retained log, the whole truth."""
         with self._lock:
-            return self._base.snapshot()
+            return self._base.moment()
 
-    def head_snapshot(self) -> Snapshot:
-        """The state after everything."""
+    def head(self) -> Moment:
+        """The moment after everything."""
         with self._lock:
-            return self._head.snapshot()
+            return self._head.moment()
 
-    def history(self) -> tuple[TraceHeader | None, EngineState | None, Snapshot, list[Entry]]:
-        """Header, state and snapshot at ``oldest_version`` and every record since, of one moment."""
+    def history(self) -> tuple[Moment, list[Entry]]:
+        """The base and every retained record, with nothing dropped between the two."""
         with self._lock:
-            return self._base.header, self._base.state, self._base.snapshot(), list(self._log)
+            return self._base.moment(), list(self._log)
 
     # What comes in
 
@@ -158,7 +169,7 @@ class Recorder:
             for entry in entries:
                 self._log.append(entry)
                 self._num_bytes += len(entry.line)
-                self._head.advance(entry.record)
+                self._head.advance(entry)
             while len(self._log) > self._capacity or (
                 self._num_bytes > self._max_bytes and len(self._log) > 1
             ):
@@ -176,7 +187,7 @@ class Recorder:
     def _drop_oldest(self) -> None:
         entry = self._log.popleft()
         self._num_bytes -= len(entry.line)
-        self._base.advance(entry.record)
+        self._base.advance(entry)
 
     # Waiting for more
 

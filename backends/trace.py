@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from backends.errors import InvalidRequest
-from backends.recorder import Recorder
+from backends.recorder import Entry, Moment, Recorder
 from backends.records import SCHEMA_VERSION, AnyRecord, Snapshot, TraceHeader, decode_record, encode_record
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -45,26 +45,23 @@ def trace_lines(recorder: Recorder) -> Iterator[bytes]:
 
     Raises ``InvalidRequest`` for an engine that has not started, since it has recorded nothing.
     """
-    header, state, snapshot, entries = recorder.history()
-    if header is None:
-        header = next((e.record for e in entries if isinstance(e.record, TraceHeader)), None)
+    base, entries = recorder.history()
+    header = base.header or next((e for e in entries if isinstance(e.record, TraceHeader)), None)
     if header is None:
         raise InvalidRequest(
             f"{recorder.backend} has not started yet, so nothing is recorded.", field="backend"
         )
-    return _lines(header, snapshot, state, [entry.line for entry in entries])
+    return _lines(header, base, entries)
 
 
-def _lines(
-    header: TraceHeader, snapshot: Snapshot, state: AnyRecord | None, lines: list[bytes]
-) -> Iterator[bytes]:
-    yield encode_record(header) + b"\n"
-    if snapshot.version > 0:
-        yield encode_record(snapshot) + b"\n"
-        if state is not None:
-            yield encode_record(state) + b"\n"
-    for line in lines:
-        yield line + b"\n"
+def _lines(header: Entry, base: Moment, entries: list[Entry]) -> Iterator[bytes]:
+    yield header.line + b"\n"
+    if base.snapshot.version > 0:
+        yield encode_record(base.snapshot) + b"\n"
+        if base.state is not None:
+            yield base.state.line + b"\n"
+    for entry in entries:
+        yield entry.line + b"\n"
 
 
 def read_trace(

@@ -61,11 +61,11 @@ def test_the_base_and_the_retained_log_are_the_whole_truth(capacity: int) -> Non
     recorder = Recorder("naive", capacity=capacity)
     recorder.extend(some_history())
 
-    builder = SnapshotBuilder.from_snapshot(recorder.base_snapshot())
+    builder = SnapshotBuilder.from_snapshot(recorder.base().snapshot)
     for entry in recorder.since(recorder.oldest_version):
         builder.apply(entry.record)
 
-    head = recorder.head_snapshot()
+    head = recorder.head().snapshot
     assert builder.snapshot(head.version, head.time) == head
     assert head.version == recorder.version
     assert len(recorder.since(recorder.oldest_version)) <= capacity

@@ -33,12 +33,12 @@ def test_a_truncated_trace_begins_with_a_snapshot_and_the_state() -> None:
 
     trace = read_trace(trace_lines(recorder))
 
-    assert trace.snapshot == recorder.base_snapshot()
+    assert trace.snapshot == recorder.base().snapshot
     assert trace.records == [make.state(State.PAUSED), make.token(), make.finished()]
     builder = SnapshotBuilder.from_snapshot(trace.snapshot)
     for record in trace.records:
         builder.apply(record)
-    head = recorder.head_snapshot()
+    head = recorder.head().snapshot
     assert builder.snapshot(head.version, head.time) == head
 
 
