@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
+from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -58,6 +59,15 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     body: msgspec.Raw
     """What the engine says of itself; its type is the engine's own."""
+
+
+class WorkerReady(msgspec.Struct, frozen=True, kw_only=True):
+    """The usual body of ``Ready``: what a worker really runs on."""
+
+    device: str
+    dtype: str
+    hardware: str
+    versions: dict[str, str]
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -153,11 +163,7 @@ class ChildChannel:
             time.sleep(BEAT_INTERVAL)
 
 
-Main = Callable[[ChildChannel, Any], None]
-"""An engine's main function: ``(channel, config)``; importable by name, run in the child."""
-
-
-def _child_main(connection: Connection, main: Main, config: Any) -> None:
+def _child_main(connection: Connection, main: str, config: Any) -> None:
     """Runs in the child: greet, keep beating, be the engine until the parent goes."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the parent's business
@@ -165,7 +171,7 @@ def _child_main(connection: Connection, main: Main, config: Any) -> None:
     channel.greet()
     threading.Thread(target=channel.beat, name="beat", daemon=True).start()
     try:
-        main(channel, config)
+        resolve_name(main)(channel, config)
     except ParentGone:
         return
     except Exception as error:
@@ -190,7 +196,9 @@ def die_with_parent() -> None:
 class EngineProcess(Generic[Inbound]):
     """The parent's end: one life of one child. A restart makes a new ``EngineProcess``.
 
-    ``on_message``, ``on_progress`` and ``on_death`` are called from the reader thread.
+    ``main`` names the engine's main function, ``package.module:function``, called in the child as
+    ``function(channel, config)``: a name, since importing it here would import what it computes
+    with. ``on_message``, ``on_progress`` and ``on_death`` are called from the reader thread.
     ``on_death`` is called exactly once, with the reason, unless ``stop`` was called first.
     """
 
@@ -198,7 +206,7 @@ class EngineProcess(Generic[Inbound]):
         self,
         *,
         name: str,
-        main: Main,
+        main: str,
         config: Any,
         message_type: Any,
         on_message: Callable[[Inbound], None],

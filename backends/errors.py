@@ -59,6 +59,13 @@ class EngineDied(ServescopeError):
     code = "engine_died"
 
 
+class MisdeliveredResult(ServescopeError):
+    """A result reached a call other than its own (``result_routing=shared`` lets that happen)."""
+
+    status = 500
+    code = "misdelivered_result"
+
+
 class NotAllowed(ServescopeError):
     """Control needs the instructor key."""
 

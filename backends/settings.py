@@ -20,12 +20,6 @@ SHIPPED_BACKENDS = ("naive", "generate")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
-class Device(StrEnum):
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
 class ResultRouting(StrEnum):
     """How the naive executor gives a result to the call that waits for it."""
 
@@ -54,23 +48,34 @@ class Settings(BaseSettings):
     )
 
     model: str = Field("smollm2", min_length=1, description="hub id, local path, or smollm2 (works offline)")
-    backends: Names = Field(SHIPPED_BACKENDS, description="engines to offer, comma-separated; the page opens with the first")
-    preload: Names = Field((), description="engines that start with the server; the others start when first asked")
+    backends: Names = Field(
+        SHIPPED_BACKENDS, description="engines to offer, comma-separated; the page opens with the first"
+    )
+    preload: Names | None = Field(
+        None,
+        description="engines that start with the server (default: the first); others start when first asked",
+    )
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(7860, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     root_path: str = Field("", description="path prefix behind a proxy, such as /lab")
-    device: Device = Field(Device.AUTO, description="where the model runs")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where the model runs")
     max_model_len: int = Field(1024, ge=8, le=1_000_000, description="longest prompt plus answer, in tokens")
-    batch_size: int = Field(4, ge=1, le=256, description="places in each of the naive pools and in a static batch")
+    batch_size: int = Field(
+        4, ge=1, le=256, description="places in each of the naive pools and in a static batch"
+    )
     max_tokens: int = Field(512, ge=1, description="most tokens one request may ask for")
     max_waiting: int = Field(256, ge=1, description="requests that may wait for an engine before 429")
-    public: bool = Field(False, description="strangers may come: limits per visitor, no control without the key")
-    instructor_key: str | None = Field(None, min_length=8, description="key for pause, step, speed, restart, kill")
-    lang: Literal["auto", "en", "ko"] = Field("auto", description="language of the page")
-    result_routing: ResultRouting = Field(ResultRouting.PER_CALL, description="naive: how results find their call")
-    cache_dir: Path = Field(
-        Path.home() / ".cache" / "servescope", description="where prepared weights lie"
+    public: bool = Field(
+        False, description="strangers may come: limits per visitor, no control without the key"
     )
+    instructor_key: str | None = Field(
+        None, min_length=8, description="key for pause, step, speed, restart, kill"
+    )
+    lang: Literal["auto", "en", "ko"] = Field("auto", description="language of the page")
+    result_routing: Literal["shared", "per_call"] = Field(
+        "per_call", description="naive: how results find their call"
+    )
+    cache_dir: Path = Field(Path.home() / ".cache" / "servescope", description="where prepared weights lie")
 
     @field_validator("backends", "preload", mode="before")
     @classmethod
@@ -83,7 +88,9 @@ class Settings(BaseSettings):
 
     @field_validator("backends", "preload")
     @classmethod
-    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _known(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if names is None:
+            return None
         for name in names:
             if name not in KNOWN_BACKENDS:
                 raise ValueError(f"{name!r} is not one of {', '.join(KNOWN_BACKENDS)}")
@@ -95,10 +102,14 @@ class Settings(BaseSettings):
     def _consistent(self) -> Settings:
         if not self.backends:
             raise ValueError("backends: name at least one engine")
-        for name in self.preload:
+        for name in self.engines_to_preload:
             if name not in self.backends:
                 raise ValueError(f"preload: {name!r} is not among --backends {','.join(self.backends)}")
         return self
+
+    @property
+    def engines_to_preload(self) -> tuple[str, ...]:
+        return self.backends[:1] if self.preload is None else self.preload
 
     @property
     def is_loopback(self) -> bool:
@@ -113,7 +124,11 @@ def parse_settings(args: list[str] | None = None) -> Settings:
         settings = Settings(_cli_parse_args=arguments)  # type: ignore[call-arg]
     except ValidationError as error:
         first = error.errors()[0]
-        option = "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-") if first["loc"] else "settings"
+        option = (
+            "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
+            if first["loc"]
+            else "settings"
+        )
         print(f"app.py: {option}: {first['msg']} (got {first['input']!r})", file=sys.stderr)
         raise SystemExit(2) from None
     except SettingsError as error:

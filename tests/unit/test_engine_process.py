@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from backends.engine_process import EngineProcess, Main
+from backends.engine_process import EngineProcess
 from backends.errors import EngineDied, EngineUnavailable
-from tests.unit.engine_children import Config, Say, echo, never_ready, refuse
+from tests.unit.engine_children import Config, Say
 
 PATIENCE = 30.0
 
@@ -27,10 +27,10 @@ class Nursery:
         self.progress: list[tuple[float, str]] = []
         self.deaths: queue.Queue[EngineDied] = queue.Queue()
 
-    def spawn(self, main: Main = echo, config: Config | None = None) -> EngineProcess[Say]:
+    def spawn(self, main: str = "echo", config: Config | None = None) -> EngineProcess[Say]:
         child: EngineProcess[Say] = EngineProcess(
             name="test engine",
-            main=main,
+            main=f"tests.unit.engine_children:{main}",
             config=config or Config(),
             message_type=Say,
             on_message=self.messages.put,
@@ -89,7 +89,7 @@ def test_a_death_is_told_once_with_its_reason(
 
 
 def test_a_child_that_dies_before_its_ack_fails_the_start(nursery: Nursery) -> None:
-    child = nursery.spawn(main=never_ready)
+    child = nursery.spawn(main="never_ready")
     while not child.alive:
         time.sleep(0.01)
     child.kill()
@@ -99,7 +99,7 @@ def test_a_child_that_dies_before_its_ack_fails_the_start(nursery: Nursery) -> N
 
 def test_a_child_that_cannot_run_at_all_says_why(nursery: Nursery) -> None:
     with pytest.raises(EngineUnavailable, match="MambaForCausalLM"):
-        nursery.spawn(main=refuse).ready.result(PATIENCE)
+        nursery.spawn(main="refuse").ready.result(PATIENCE)
 
 
 def test_a_stopped_child_is_gone_and_not_mourned(nursery: Nursery) -> None:
@@ -113,11 +113,11 @@ def test_a_stopped_child_is_gone_and_not_mourned(nursery: Nursery) -> None:
 
 PARENT = """
 import time
-from tests.unit.engine_children import Config, Say, {main}
+from tests.unit.engine_children import Config, Say
 from backends.engine_process import EngineProcess
 
 if __name__ == "__main__":
-    child = EngineProcess(name="orphan", main={main}, config=Config(), message_type=Say,
+    child = EngineProcess(name="orphan", main="tests.unit.engine_children:{main}", config=Config(), message_type=Say,
         on_message=print, on_progress=print, on_death=print)
     child.spawn()
     while not child.pid or child.clock_offset_bound is None:
@@ -132,17 +132,15 @@ def test_no_child_outlives_a_parent_that_was_killed(main: str, tmp_path: object)
     script = f"{tmp_path}/parent.py"
     with open(script, "w") as file:
         file.write(PARENT.format(main=main))
-    parent = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()}
-    )
-    assert parent.stdout is not None
-    line = parent.stdout.readline()
-    while not line.strip().isdigit():
-        line = parent.stdout.readline()
-    parent.kill()
-    parent.wait()
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        pid = next(int(line) for line in parent.stdout if line.strip().isdigit())
+        parent.kill()
     deadline = time.monotonic() + PATIENCE
-    while _runs(int(line)):
+    while _runs(pid):
         assert time.monotonic() < deadline, "the child outlived its parent"
         time.sleep(0.05)
 

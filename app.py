@@ -1,0 +1,127 @@
+"""Servescope: parse settings → build engines → HTTP routes → mount the page → serve.
+
+``python app.py --help`` lists the options. Composition only; nothing happens at import, so that
+engine processes, which import this module when they are spawned, stay light.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from backends.base import Backend
+    from backends.registry import Registry
+    from backends.settings import Settings
+
+SHUTDOWN_PATIENCE = 2
+"""Seconds that open connections get to end on Ctrl-C."""
+
+
+def build_registry(settings: Settings) -> Registry:
+    """The operator's engines, each built when it is first looked up."""
+    from backends.registry import Registry
+
+    factories: dict[str, Callable[[], Backend]] = {
+        "naive": lambda: _naive(settings),
+        "generate": lambda: _generate(settings),
+    }
+    return Registry({name: factories[name] for name in settings.backends})
+
+
+def _naive(settings: Settings) -> Backend:
+    from backends.naive.engine import NaiveEngine
+
+    return NaiveEngine(settings)
+
+
+def _generate(settings: Settings) -> Backend:
+    from backends.generate.engine import GenerateEngine
+
+    return GenerateEngine(settings)
+
+
+def create_app(settings: Settings, registry: Registry) -> FastAPI:
+    """The whole server: routes first, then the page at ``/``."""
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
+    from backends.api import include_routes
+    from fastapi import FastAPI
+
+    from components.layout import mount_page
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        preloading = [asyncio.create_task(_preload(registry, name)) for name in settings.engines_to_preload]
+        yield
+        for task in preloading:
+            task.cancel()
+        await registry.stop()
+
+    app = FastAPI(title="Servescope", lifespan=lifespan, docs_url=None, redoc_url=None)
+    include_routes(app, registry, settings)
+    return mount_page(app, registry, settings)
+
+
+async def _preload(registry: Registry, name: str) -> None:
+    """Start an engine behind the page; its state tells whoever looks if it cannot run."""
+    from backends.errors import EngineUnavailable
+
+    with suppress(EngineUnavailable):
+        await registry.get(name).start()
+
+
+def with_instructor_key(settings: Settings) -> Settings:
+    """Whoever can reach the server from elsewhere must not control it: make a key if there is none."""
+    if settings.instructor_key or (settings.is_loopback and not settings.public):
+        return settings
+    key = secrets.token_urlsafe(12)
+    print(f"Instructor key (pause, step, speed, restart, kill need it): {key}", flush=True)
+    return settings.model_copy(update={"instructor_key": key})
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The listening socket, before anything heavy is loaded: a port in use is told at once."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        print(f"app.py: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
+        raise SystemExit(2) from None
+    return listener
+
+
+def main() -> None:
+    """Serve until Ctrl-C."""
+    from backends.settings import parse_settings
+
+    settings = with_instructor_key(parse_settings())
+    listener = listen(settings)
+    import uvicorn
+
+    app = create_app(settings, build_registry(settings))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            root_path=settings.root_path,
+            timeout_graceful_shutdown=SHUTDOWN_PATIENCE,
+            ws="websockets-sansio",
+        )
+    )
+    print(f"Servescope: http://{settings.host}:{listener.getsockname()[1]}{settings.root_path}/", flush=True)
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

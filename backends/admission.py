@@ -1,0 +1,72 @@
+"""What is refused at the edge, in words, before anything is queued."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from backends.base import SAMPLING_DEFAULTS, BackendInfo, GenerationRequest
+from backends.errors import InvalidRequest, Overloaded
+from backends.settings import Settings
+
+HIGHEST_TEMPERATURE = 2.0
+LONGEST_STEP_DELAY = 60.0
+RETRY_AFTER = 5.0
+"""Seconds that a client is asked to wait when the queue is full."""
+
+ALWAYS_SUPPORTED = frozenset({"max_tokens", "temperature"})
+
+
+def check_fields(request: GenerationRequest, info: BackendInfo, settings: Settings) -> None:
+    """Everything that needs no tokenizer. Raises ``InvalidRequest`` naming the field."""
+    sampling = request.sampling
+    if not request.prompt.strip():
+        raise InvalidRequest("The prompt is empty.", field="prompt")
+    check_range("max_tokens", sampling.max_tokens, 1, settings.max_tokens)
+    check_range("temperature", sampling.temperature, 0, HIGHEST_TEMPERATURE)
+    if not 0 < sampling.top_p <= 1:
+        raise InvalidRequest(f"top_p is {sampling.top_p}; it must be above 0 and at most 1.", field="top_p")
+    check_range("top_k", sampling.top_k, 0, 1_000_000)
+    for field in sampling.__struct_fields__:
+        changed = getattr(sampling, field) != getattr(SAMPLING_DEFAULTS, field)
+        if changed and field not in ALWAYS_SUPPORTED | info.supported:
+            raise InvalidRequest(f"{info.title} cannot honour {field}.", field=field)
+    if request.mode is not None and request.mode not in info.modes:
+        modes = ", ".join(info.modes) or "none"
+        raise InvalidRequest(f"{info.title} has no mode {request.mode!r}; it has: {modes}.", field="mode")
+
+
+def check_length(num_prompt_tokens: int, max_model_len: int) -> None:
+    """The prompt must leave room for one token at least."""
+    if num_prompt_tokens == 0:
+        raise InvalidRequest("The prompt has no tokens.", field="prompt")
+    if num_prompt_tokens >= max_model_len:
+        raise InvalidRequest(
+            f"The prompt has {num_prompt_tokens:,} tokens; with at least one token of answer the limit "
+            f"is {max_model_len:,}. Shorten it, or clear the conversation.",
+            field="prompt",
+        )
+
+
+def check_room(num_in_flight: int, most: int) -> None:
+    """The queue is bounded. Raises ``Overloaded``."""
+    if num_in_flight >= most:
+        raise Overloaded(
+            f"{num_in_flight:,} requests are waiting or running, and {most:,} is the limit. "
+            f"Try again in {RETRY_AFTER:g} s.",
+            retry_after=RETRY_AFTER,
+        )
+
+
+def check_step_delay(value: Any) -> float:
+    """Seconds of slow motion before every step."""
+    if value is None:
+        raise InvalidRequest("speed needs step_delay, in seconds.", field="step_delay")
+    check_range("step_delay", value, 0, LONGEST_STEP_DELAY)
+    return float(value)
+
+
+def check_range(field: str, value: float, low: float, high: float) -> None:
+    """Raises ``InvalidRequest`` with the value and the limits."""
+    if not math.isfinite(value) or not low <= value <= high:
+        raise InvalidRequest(f"{field} is {value}; it must be from {low:g} to {high:g}.", field=field)

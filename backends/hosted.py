@@ -1,0 +1,303 @@
+"""The half that engines of our own have in common: everything between a request and a process.
+
+A ``HostedEngine`` admits requests (or refuses them in words), gives each a seat and a stream,
+brings the child process up through ``Lifecycle``, and ends every request exactly once. What an
+engine does with an admitted request is its own: see ``naive/engine.py`` and
+``generate/engine.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import msgspec
+
+from backends import admission
+from backends.base import BackendInfo, ControlAction, GenerationRequest, TokenChunk
+from backends.engine_process import EngineProcess, WorkerReady
+from backends.errors import EngineDied, InvalidRequest, ServescopeError
+from backends.gate import Gate
+from backends.lifecycle import Lifecycle
+from backends.models import PreparedModel, prepare_model
+from backends.recorder import Recorder
+from backends.records import (
+    SCHEMA_VERSION,
+    EngineConfig,
+    EngineState,
+    Exposure,
+    FinishReason,
+    RequestArrived,
+    RequestFinished,
+    TraceHeader,
+)
+from backends.seats import SeatAllocator
+from backends.settings import Settings
+from backends.streams import RequestStream
+from backends.text import TextCodec
+
+
+class HostedEngine(ABC):
+    """Implements ``base.Backend`` around one child process."""
+
+    info: BackendInfo
+    measured: ClassVar[dict[str, Exposure]]
+    """Panel → how it knows; goes into the trace header."""
+    notes: ClassVar[dict[str, str]] = {}
+    message_type: Any
+    """What the child sends."""
+    main: str
+    """What the child runs, ``package.module:function``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.recorder = Recorder(self.info.name)
+        self.gate = Gate(has_work=self.has_work)
+        self.model: PreparedModel | None = None
+        self._codec: TextCodec | None = None
+        self._process: EngineProcess[Any] | None = None
+        self._seats = SeatAllocator()
+        self._streams: dict[str, RequestStream] = {}
+        self._ending = threading.Lock()
+        self._lifecycle = Lifecycle(self.info.name, self.recorder, self._launch)
+
+    # What an engine adds
+
+    @abstractmethod
+    def worker_config(self, model: PreparedModel) -> Any:
+        """What ``main`` gets in the child; must be picklable."""
+
+    @abstractmethod
+    def engine_config(self) -> EngineConfig:
+        """The limits shown in the header."""
+
+    @abstractmethod
+    def enqueue(self, stream: RequestStream) -> None:
+        """Take an admitted request. Called on the event loop; must not block."""
+
+    @abstractmethod
+    def drop(self, request_id: str) -> bool:
+        """Forget a request. True: it is gone now. False: a step is under way with it, and the
+        engine calls ``finish`` with ``FinishReason.ABORT`` at the step's end."""
+
+    @abstractmethod
+    def on_message(self, message: Any) -> None:
+        """A message of the child, on the reader thread."""
+
+    @abstractmethod
+    def on_worker_death(self, error: EngineDied) -> None:
+        """Wake whoever waits for the child. Requests in flight are failed afterwards."""
+
+    def on_worker_ready(self) -> None:  # noqa: B027 - nothing to do is a fine answer
+        """The child can take work; called before the first request is enqueued."""
+
+    def on_gate_changed(self, action: ControlAction) -> None:  # noqa: B027
+        """The gate was paused, resumed, stepped or slowed."""
+
+    # Backend
+
+    @property
+    def state(self) -> EngineState:
+        return self._lifecycle.state
+
+    def has_work(self) -> bool:
+        """Is any request waiting or running?"""
+        return bool(self._streams)
+
+    async def start(self) -> None:
+        await self._lifecycle.ensure_ready()
+
+    async def stop(self) -> None:
+        await self._lifecycle.stop()
+        await self._end_process(EngineDied("The server is shutting down."))
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[TokenChunk]:
+        admission.check_fields(request, self.info, self.settings)
+        await self.start()
+        stream = self._admit(request)
+        try:
+            while True:
+                chunk = await stream.get()
+                yield chunk
+                if chunk.finish_reason is not None:
+                    return
+        finally:
+            self._abort(request.request_id)
+
+    async def abort(self, request_id: str) -> None:
+        self._abort(request_id)
+
+    async def abort_visitor(self, visitor: str) -> None:
+        for request_id, stream in list(self._streams.items()):
+            if stream.request.visitor == visitor:
+                self._abort(request_id)
+
+    async def count_prompt_tokens(self, prompt: str) -> int:
+        await self.start()
+        return self.codec.count_tokens(prompt)
+
+    async def render_chat(self, messages: list[dict[str, str]]) -> str:
+        await self.start()
+        return self.codec.render_chat(messages)
+
+    async def control(self, action: ControlAction, value: float | None = None) -> None:
+        if action not in self.info.controls:
+            raise InvalidRequest(f"{self.info.title} has no {action}.", field="action")
+        match action:
+            case ControlAction.RESTART:
+                restarted = EngineDied(f"{self.info.title} was restarted.")
+                await self._lifecycle.restart(lambda: self._end_process(restarted))
+            case ControlAction.KILL_WORKER:
+                self._kill()
+            case _:
+                self._change_gate(action, value)
+
+    # For the engine's own threads
+
+    @property
+    def codec(self) -> TextCodec:
+        assert self._codec is not None, "the codec is there once the engine has started"
+        return self._codec
+
+    @property
+    def max_model_len(self) -> int:
+        """Longest prompt plus answer: the operator's limit, or the model's if that is less."""
+        assert self.model is not None
+        return min(self.settings.max_model_len, self.model.max_position_embeddings)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Give the child a message. Raises ``EngineDied``."""
+        if self._process is None:
+            raise EngineDied(f"{self.info.title} is not running.")
+        self._process.send(message)
+
+    def finish(
+        self, request_id: str, reason: FinishReason, error: ServescopeError | None = None
+    ) -> list[RequestFinished]:
+        """End a request, from any thread. The record is the caller's to append, behind those of
+        the step that ended it; there is none if the request had ended before."""
+        with self._ending:
+            stream = self._streams.pop(request_id, None)
+            if stream is None:
+                return []
+            self._seats.release(request_id)
+        stream.put(error or TokenChunk(text="", index=-1, finish_reason=reason))
+        message = error.message if error else None
+        return [RequestFinished(request_id=request_id, reason=reason, time=time.monotonic(), message=message)]
+
+    # Coming up and going down
+
+    async def _launch(self) -> None:
+        model = await prepare_model(self.settings.model, self.settings.cache_dir, self._lifecycle.progress)
+        if self._codec is None:
+            self._codec = await asyncio.to_thread(TextCodec.load, model)
+        self.model = model
+        process: EngineProcess[Any] = EngineProcess(
+            name=f"{self.info.name} worker",
+            main=self.main,
+            config=self.worker_config(model),
+            message_type=self.message_type,
+            on_message=self.on_message,
+            on_progress=self._on_progress,
+            on_death=self._on_death,
+        )
+        self._process = process
+        process.spawn()
+        try:
+            ready = await asyncio.wrap_future(process.ready)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(process.stop)
+            raise
+        self.recorder.append(self._header(model, msgspec.msgpack.decode(ready, type=WorkerReady)))
+        self.on_worker_ready()
+
+    def _on_progress(self, fraction: float, sentence: str) -> None:
+        """From the reader thread."""
+        self._lifecycle.progress(fraction, sentence)
+
+    def _on_death(self, error: EngineDied) -> None:
+        """From the reader thread."""
+        self.on_worker_death(error)
+        self._fail_all(error)
+        self._lifecycle.died(error)
+
+    def _fail_all(self, error: EngineDied) -> None:
+        for request_id in list(self._streams):
+            self.drop(request_id)
+            self.recorder.extend(self.finish(request_id, FinishReason.ERROR, error))
+
+    async def _end_process(self, error: EngineDied) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await asyncio.to_thread(process.stop)
+        self.on_worker_death(error)
+        self._fail_all(error)
+
+    def _kill(self) -> None:
+        if self._process is None or not self._process.alive:
+            raise InvalidRequest(f"{self.info.title} has no running process to kill.", field="action")
+        self._process.kill()
+
+    def _header(self, model: PreparedModel, ready: WorkerReady) -> TraceHeader:
+        return TraceHeader(
+            schema_version=SCHEMA_VERSION,
+            backend=self.info.name,
+            model=model.name,
+            device=ready.device,
+            dtype=ready.dtype,
+            engine=self.engine_config(),
+            shape=model.shape,
+            versions=ready.versions,
+            hardware=ready.hardware,
+            started_at=datetime.now(UTC).isoformat(),
+            start_time=time.monotonic(),
+            measured=self.measured,
+            notes=self.notes,
+        )
+
+    # One request
+
+    def _admit(self, request: GenerationRequest) -> RequestStream:
+        num_prompt_tokens = self.codec.count_tokens(request.prompt)
+        admission.check_length(num_prompt_tokens, self.max_model_len)
+        admission.check_room(len(self._streams), self.settings.max_waiting)
+        seat = self._seats.take(request.request_id, request.visitor)
+        stream = RequestStream(request, seat, asyncio.get_running_loop())
+        self.recorder.append(
+            RequestArrived(
+                request_id=request.request_id,
+                seat=seat,
+                num_prompt_tokens=num_prompt_tokens,
+                max_tokens=request.sampling.max_tokens,
+                source=request.source,
+                stream=request.stream,
+                time=time.monotonic(),
+            )
+        )
+        self._streams[request.request_id] = stream
+        self.enqueue(stream)
+        return stream
+
+    def _abort(self, request_id: str) -> None:
+        if request_id not in self._streams or not self.drop(request_id):
+            return
+        self.recorder.extend(self.finish(request_id, FinishReason.ABORT))
+        self.gate.nudge()
+
+    def _change_gate(self, action: ControlAction, value: float | None) -> None:
+        match action:
+            case ControlAction.PAUSE:
+                self.gate.pause()
+            case ControlAction.RESUME:
+                self.gate.resume()
+            case ControlAction.STEP:
+                self.gate.step()
+            case ControlAction.SPEED:
+                self.gate.set_delay(admission.check_step_delay(value))
+        self.on_gate_changed(action)
+        self._lifecycle.set_gate(paused=self.gate.paused, step_delay=self.gate.delay)
