@@ -1,0 +1,56 @@
+"""The page as a whole: composes the parts, and puts the page on the server.
+
+A new tab is a file with a ``Tab`` in it, and one line in ``TABS``.
+"""
+
+from __future__ import annotations
+
+import gradio as gr
+from fastapi import FastAPI
+
+from backends.registry import Registry
+from backends.settings import Settings
+from components.browser import create_browser
+from components.document import DocumentHead
+from components.header import create_header
+from components.playground import PLAYGROUND
+from components.static import add_static_routes
+from components.tab import Page, Tab
+from components.theme import create_theme
+from components.words import PageWords
+
+TABS: tuple[Tab, ...] = (PLAYGROUND,)
+
+
+def create_page(registry: Registry, settings: Settings) -> gr.Blocks:
+    """The page over these engines. Every part is created, then every event bound."""
+    with gr.Blocks(title="Servescope", analytics_enabled=False, fill_width=True) as blocks:
+        page = Page(blocks, registry, settings, PageWords(), create_browser())
+        create_header(page, TABS)
+        created = []
+        for tab in TABS:
+            with gr.Column(elem_id=f"tab-{tab.name}", elem_classes="tab"):
+                created.append((tab, tab.create(page)))
+        for tab, parts in created:
+            tab.bind(parts, page)
+    blocks.i18n_instance = page.words.i18n
+    return blocks
+
+
+def mount_page(app: FastAPI, registry: Registry, settings: Settings) -> FastAPI:
+    """Serve the page at ``/`` and its files under ``assets/``. Other routes come before this call."""
+    add_static_routes(app)
+    app.add_middleware(DocumentHead, lang=settings.lang)
+    return gr.mount_gradio_app(
+        app,
+        create_page(registry, settings),
+        path="/",
+        theme=create_theme(),
+        footer_links=[],
+        show_error=False,
+        run_history=False,
+        enable_monitoring=False,
+        ssr_mode=False,
+        pwa=False,
+        max_file_size=1,  # nothing on this page takes a file
+    )

@@ -1,0 +1,36 @@
+"""What a tab is to the page, and what the page is to a tab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from backends.registry import Registry
+from backends.settings import Settings
+from components.words import PageWords
+
+
+@dataclass(frozen=True)
+class Page:
+    """What every part of the page builds on."""
+
+    blocks: gr.Blocks
+    registry: Registry
+    settings: Settings
+    words: PageWords
+    browser: gr.JSON
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One entry of ``layout.TABS``. All tabs are created before any is bound."""
+
+    name: str
+    """In the address (``?tab=``), in the element's id (``tab-<name>``) and in the words
+    (``page.tab.<name>``)."""
+    create: Callable[[Page], Any]
+    bind: Callable[[Any, Page], None]
+    """Gets what ``create`` returned."""
