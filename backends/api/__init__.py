@@ -1,0 +1,29 @@
+"""Everything the server offers over HTTP and WebSocket but the page itself."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from backends.api import control, health, teaching, telemetry
+from backends.api.errors import add_error_handlers
+from backends.api.feed import Hub
+from backends.api.presence import GRACE, Presence
+from backends.api.prometheus import PrometheusMetrics
+from backends.registry import Registry
+from backends.settings import Settings
+
+
+def include_routes(
+    app: FastAPI, registry: Registry, settings: Settings, *, visitor_grace: float = GRACE
+) -> None:
+    """Add all routes and error handlers; the feeds run as long as the app's lifespan.
+
+    ``visitor_grace``: seconds after which the requests of a visitor who has left are aborted.
+    """
+    metrics = PrometheusMetrics()
+    hub = Hub(registry, metrics.observe)
+    add_error_handlers(app)
+    app.include_router(teaching.create_router(registry, settings))
+    app.include_router(telemetry.create_router(registry, hub, Presence(registry, visitor_grace)))
+    app.include_router(control.create_router(registry, settings))
+    app.include_router(health.create_router(registry, hub, metrics))

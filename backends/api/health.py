@@ -1,0 +1,57 @@
+"""Is the server alive, and what are its engines doing: ``GET /health`` and ``GET /metrics``."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from backends.api.feed import Hub
+from backends.api.prometheus import PrometheusMetrics
+from backends.base import Backend
+from backends.registry import Registry
+
+SHOWN_PACKAGES = ("fastapi", "uvicorn", "gradio")
+
+
+def create_router(registry: Registry, hub: Hub, metrics: PrometheusMetrics) -> APIRouter:
+    router = APIRouter(tags=["health"])
+    versions = {"python": platform.python_version()} | {name: version(name) for name in SHOWN_PACKAGES}
+
+    @router.get("/health")
+    async def health() -> Response:
+        """200 while this process lives, whatever the engines do."""
+        backends = {
+            backend.info.name: _describe(backend, hub.feeds[backend.info.name].num_viewers)
+            for backend in registry
+        }
+        return JSONResponse(
+            {"status": "ok", "default": registry.default, "backends": backends, "versions": versions}
+        )
+
+    @router.get("/metrics")
+    async def prometheus() -> Response:
+        """Text for Prometheus; every metric has the label ``backend``."""
+        return Response(metrics.render(hub.feeds), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+def _describe(backend: Backend, num_viewers: int) -> dict[str, Any]:
+    """One engine. What it runs on is known once it has started."""
+    state, header = backend.state, backend.recorder.header
+    return {
+        "state": state.state,
+        "reason": state.reason,
+        "progress": state.progress,
+        "step_delay": state.step_delay,
+        "viewers": num_viewers,
+        "model": None if header is None else header.model,
+        "device": None if header is None else header.device,
+        "dtype": None if header is None else header.dtype,
+        "versions": None if header is None else header.versions,
+    }

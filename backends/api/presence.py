@@ -1,0 +1,44 @@
+"""Who is there: a visitor is present while a WebSocket of theirs is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from backends.api.disconnect import cancel
+from backends.registry import Registry
+
+GRACE = 2.0
+"""Seconds in which a visitor who has lost the connection can come back."""
+
+
+class Presence:
+    """Aborts the requests of a visitor who has left and not come back within the grace."""
+
+    def __init__(self, registry: Registry, grace: float = GRACE) -> None:
+        self._registry = registry
+        self._grace = grace
+        self._num_open: Counter[str] = Counter()
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+
+    def enter(self, visitor: str) -> None:
+        self._num_open[visitor] += 1
+        leaving = self._leaving.pop(visitor, None)
+        if leaving is not None:
+            leaving.cancel()
+
+    def leave(self, visitor: str) -> None:
+        """One socket of this visitor has closed; the last one counts."""
+        self._num_open[visitor] -= 1
+        if self._num_open[visitor] == 0:
+            del self._num_open[visitor]
+            self._leaving[visitor] = asyncio.create_task(self._abort_after_grace(visitor))
+
+    async def close(self) -> None:
+        """The server stops, and its engines with it: nothing is left to abort."""
+        await cancel(*self._leaving.values())
+
+    async def _abort_after_grace(self, visitor: str) -> None:
+        await asyncio.sleep(self._grace)
+        del self._leaving[visitor]
+        await self._registry.abort_visitor(visitor)

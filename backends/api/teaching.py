@@ -1,0 +1,182 @@
+"""The two teaching routes: a whole answer, and a stream of one frame a token.
+
+    POST /generate         {"prompt": str, "max_tokens"?: 20, "temperature"?: 0.7}
+                           → {"sequence_id": str, "generated_text": str}, after the whole batch
+    POST /generate_stream  the same body
+                           → data: {"token": " a", "sequence_id": "…"}   a frame for each token
+
+``?backend=`` picks another engine, ``?mode=`` another way to run it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, field_validator
+from starlette.types import Receive, Scope, Send
+
+from backends import admission
+from backends.api.body import json_route
+from backends.api.disconnect import cancel, unless_gone
+from backends.api.errors import error_body
+from backends.base import Backend, GenerationRequest, SamplingParams
+from backends.errors import ServescopeError
+from backends.records import Source, State
+from backends.registry import Registry
+from backends.settings import Settings
+
+PATIENCE = 5.0
+"""Seconds a stream waits for its first token before it sends its headers, so that a request
+that is refused meanwhile still gets the status that says so; and between two keep-alives."""
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+class GenerateBody(BaseModel):
+    """Strict: a number in quotes or a boolean is a mistake, and so is an unknown field."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    prompt: str
+    max_tokens: int = 20
+    temperature: float = 0.7
+
+    @field_validator("prompt")
+    @classmethod
+    def _can_be_encoded(cls, prompt: str) -> str:
+        r"""JSON can carry ``"\ud800"``, half a surrogate pair, which no tokenizer takes."""
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"character {error.start} is half a surrogate pair") from None
+        return prompt
+
+
+class Generated(BaseModel):
+    sequence_id: str
+    generated_text: str
+
+
+def create_router(registry: Registry, settings: Settings) -> APIRouter:
+    router = APIRouter(route_class=json_route(settings.max_model_len), tags=["teaching"])
+
+    def prepare(
+        body: GenerateBody, backend: str | None, mode: str | None, *, stream: bool
+    ) -> tuple[Backend, GenerationRequest]:
+        """The engine and a request that it can serve. Raises before anything is started."""
+        engine = registry.get(registry.default if backend is None else backend)
+        request = GenerationRequest(
+            request_id=uuid.uuid4().hex,
+            prompt=body.prompt,
+            sampling=SamplingParams(max_tokens=body.max_tokens, temperature=body.temperature),
+            source=Source.API,
+            stream=stream,
+            mode=mode,
+        )
+        admission.check_fields(request, engine.info, settings)
+        return engine, request
+
+    @router.post("/generate", response_model=Generated)
+    async def generate(
+        request: Request, body: GenerateBody, backend: str | None = None, mode: str | None = None
+    ) -> Response:
+        """A whole answer, when the batch it ran in is done."""
+        engine, generation = prepare(body, backend, mode, stream=False)
+        text = await unless_gone(request, _whole_text(engine, generation))
+        return JSONResponse({"sequence_id": generation.request_id, "generated_text": text})
+
+    @router.post("/generate_stream", response_class=StreamingResponse)
+    async def generate_stream(
+        request: Request, body: GenerateBody, backend: str | None = None, mode: str | None = None
+    ) -> Response:
+        """Server-sent events: one frame a token; an ``error`` event if the engine fails midway."""
+        engine, generation = prepare(body, backend, mode, stream=True)
+        answer = _Answer(engine, generation)
+        try:
+            await unless_gone(request, answer.settle())
+            answer.raise_refusal()
+        except BaseException:  # refused, or the client has gone, or the server is going
+            await answer.close()
+            raise
+        return _AnswerResponse(answer)
+
+    return router
+
+
+async def _whole_text(engine: Backend, request: GenerationRequest) -> str:
+    async with aclosing(engine.generate(request)) as chunks:
+        return "".join([chunk.text async for chunk in chunks])
+
+
+class _Answer:
+    """An answer that is being streamed. Its first chunk is asked for at once."""
+
+    def __init__(self, engine: Backend, request: GenerationRequest) -> None:
+        self._engine = engine
+        self._sequence_id = request.request_id
+        self._chunks = engine.generate(request)
+        self._first = asyncio.ensure_future(anext(self._chunks))
+
+    async def settle(self) -> None:
+        """Wait for the first chunk or a refusal, as long as headers can wait."""
+        await asyncio.wait({self._first}, timeout=PATIENCE)
+
+    def raise_refusal(self) -> None:
+        """Raise what refused the request, as long as a status can say so."""
+        if self._first.done():
+            self._first.result()
+
+    async def frames(self) -> AsyncIterator[str]:
+        """A frame a token; before the first, a comment now and then while the engine starts."""
+        try:
+            while not self._first.done():
+                await self.settle()
+                if not self._first.done() and self._engine.state.state in (State.STARTING, State.RESTARTING):
+                    yield _comment(self._engine)
+            chunk = await self._first
+            while chunk.finish_reason is None:
+                yield sse_frame({"token": chunk.text, "sequence_id": self._sequence_id})
+                chunk = await anext(self._chunks)
+        except ServescopeError as error:
+            yield "event: error\n" + sse_frame(error_body(error))
+
+    async def close(self) -> None:
+        """Abort the request if it has not ended."""
+        await cancel(self._first)
+        await self._chunks.aclose()
+
+
+class _AnswerResponse(StreamingResponse):
+    """Closes its answer however it ends, even when the client goes before the first frame."""
+
+    def __init__(self, answer: _Answer) -> None:
+        super().__init__(answer.frames(), media_type="text/event-stream", headers=STREAM_HEADERS)
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._answer.close()
+
+
+def _comment(engine: Backend) -> str:
+    """A keep-alive that a person with curl can read and a program skips."""
+    state = engine.state
+    progress = "" if state.progress is None else f" ({state.progress:.0%})"
+    reason = "" if state.reason is None else f": {' '.join(state.reason.split())}"
+    return f": {engine.info.name} is {state.state.value}{reason}{progress}\n\n"
+
+
+def sse_frame(data: object) -> str:
+    """One server-sent event. Text stays readable, but for the line ends of Unicode that a simple
+    client would split at."""
+    text = json.dumps(data, ensure_ascii=False)
+    for line_end in ("\x85", "\u2028", "\u2029"):
+        text = text.replace(line_end, f"\\u{ord(line_end):04x}")
+    return f"data: {text}\n\n"

@@ -1,0 +1,148 @@
+"""The live feed over a WebSocket, and the whole trace as a file.
+
+    WS  /telemetry?backend=naive&since=<version>&visitor=<id>   frames: JSON arrays of records
+    GET /telemetry/{backend}/trace                              JSON lines, the header first
+
+Ids, seats, counts and times; never text. A visitor is present while its WebSocket is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import islice
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import StreamingResponse
+from starlette.datastructures import QueryParams
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from backends.api.disconnect import cancel
+from backends.api.feed import Hub, Viewer
+from backends.api.presence import Presence
+from backends.errors import InvalidRequest, ServescopeError, UnknownBackend
+from backends.registry import Registry
+from backends.trace import trace_lines
+
+BAD_QUERY = 4400
+UNKNOWN_BACKEND = 4404
+TOO_BIG = 1009
+LARGEST_MESSAGE = 1024
+"""Bytes a client may send; nothing it says is needed."""
+LONGEST_REASON = 123
+"""Bytes that a close frame has room for."""
+VISITOR = re.compile(r"[A-Za-z0-9_-]{1,64}")
+TRACE_LINES_AT_ONCE = 500
+
+logger = logging.getLogger(__name__)
+
+
+def create_router(registry: Registry, hub: Hub, presence: Presence) -> APIRouter:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        ticking = asyncio.create_task(hub.run())
+        ticking.add_done_callback(_report)
+        yield
+        await cancel(ticking)
+        await presence.close()
+
+    router = APIRouter(tags=["telemetry"], lifespan=lifespan)
+
+    @router.websocket("/telemetry")
+    async def telemetry(websocket: WebSocket) -> None:
+        await websocket.accept()
+        try:
+            backend, since, visitor = _parse(websocket.query_params, registry)
+        except ServescopeError as error:
+            code = UNKNOWN_BACKEND if isinstance(error, UnknownBackend) else BAD_QUERY
+            await websocket.close(code, _reason(error.message))
+            return
+        feed = hub.feeds[backend]
+        feed.num_viewers += 1
+        if visitor is not None:
+            presence.enter(visitor)
+        try:
+            await _serve(websocket, hub, Viewer(hub, backend, since))
+        finally:
+            feed.num_viewers -= 1
+            if visitor is not None:
+                presence.leave(visitor)
+
+    @router.get("/telemetry/{backend}/trace", response_class=StreamingResponse)
+    async def trace(backend: str) -> StreamingResponse:
+        """Everything retained, as a file to keep."""
+        lines = trace_lines(registry.get(backend).recorder)
+        return StreamingResponse(
+            _in_parts(lines),
+            media_type="application/x-ndjson",
+            headers={"Content-Disposition": f'attachment; filename="{backend}.trace.jsonl"'},
+        )
+
+    return router
+
+
+def _parse(query: QueryParams, registry: Registry) -> tuple[str, int | None, str | None]:
+    """Backend, since, visitor. Raises ``UnknownBackend`` or ``InvalidRequest``."""
+    backend = query.get("backend", registry.default)
+    registry.get(backend)
+    since, visitor = query.get("since"), query.get("visitor")
+    if since is not None and not re.fullmatch(r"[0-9]{1,15}", since):
+        raise InvalidRequest(
+            f"since is {since!r}; it must be a version: a whole number from 0.", field="since"
+        )
+    if visitor is not None and not VISITOR.fullmatch(visitor):
+        raise InvalidRequest("visitor must be 1 to 64 letters, digits, - or _.", field="visitor")
+    return backend, None if since is None else int(since), visitor
+
+
+async def _serve(websocket: WebSocket, hub: Hub, viewer: Viewer) -> None:
+    """Send frames and discard messages until the client goes, or says too much."""
+    sending = asyncio.create_task(_send_frames(websocket, hub, viewer))
+    reading = asyncio.create_task(_discard_messages(websocket))
+    try:
+        done, _ = await asyncio.wait({sending, reading}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel(sending, reading)
+    if sending in done and not isinstance(sending.exception(), WebSocketDisconnect):
+        sending.result()  # raises: a client that goes is all that may end it
+    if reading in done and reading.result():
+        await websocket.close(TOO_BIG, "Nothing needs to be sent here.")
+
+
+async def _send_frames(websocket: WebSocket, hub: Hub, viewer: Viewer) -> None:
+    """Awaiting each send is the back-pressure: a frame is made when the last one has been taken."""
+    while True:
+        tick = hub.tick
+        while (frame := viewer.next_frame()) is not None:
+            await websocket.send_text(frame)
+            await asyncio.sleep(0)  # a send that need not wait would not let others run
+        await tick.wait()
+
+
+async def _discard_messages(websocket: WebSocket) -> bool:
+    """Return when the client has gone (False) or sent too much (True)."""
+    while True:
+        message = await websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            return False
+        if len(message.get("text") or message.get("bytes") or "") > LARGEST_MESSAGE:
+            return True
+
+
+def _reason(message: str) -> str:
+    """What fits into a close frame."""
+    return message.encode()[:LONGEST_REASON].decode(errors="ignore")
+
+
+async def _in_parts(lines: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while part := b"".join(islice(lines, TRACE_LINES_AT_ONCE)):
+        yield part
+
+
+def _report(ticking: asyncio.Task[None]) -> None:
+    """The ticker only ends with the server; if it fails, that must not go unseen."""
+    if not ticking.cancelled() and ticking.exception() is not None:
+        logger.error("The feeds have stopped", exc_info=ticking.exception())

@@ -1,0 +1,99 @@
+"""A server on a free loopback port, in the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+from websockets.asyncio.client import ClientConnection, connect
+
+from backends.api import include_routes
+from backends.recorder import Recorder
+from backends.records import AnyRecord
+from backends.registry import Registry
+from backends.settings import Settings
+from tests.fakes import FakeBackend
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+class Served:
+    """What a test needs of a running server."""
+
+    def __init__(self, port: int, backends: tuple[FakeBackend, ...]) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.backends = {backend.info.name: backend for backend in backends}
+
+    @property
+    def naive(self) -> FakeBackend:
+        return self.backends["naive"]
+
+    def client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=f"http://{self.address}", timeout=20, trust_env=False)
+
+    def feed(self, query: str = "", **options: Any) -> connect:
+        return connect(f"ws://{self.address}/telemetry{query}", proxy=None, **options)
+
+
+@asynccontextmanager
+async def serving(
+    *backends: FakeBackend, settings: Settings | None = None, visitor_grace: float = 0.0
+) -> AsyncIterator[Served]:
+    """Serve these engines until the block ends."""
+    backends = backends or (FakeBackend("naive", settings=settings),)
+    registry = Registry({backend.info.name: lambda backend=backend: backend for backend in backends})
+    app = FastAPI()
+    include_routes(app, registry, settings or Settings(max_model_len=64), visitor_grace=visitor_grace)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+        running = asyncio.create_task(server.serve([listener]))
+        await server.listening.wait()
+        try:
+            yield Served(listener.getsockname()[1], backends)
+        finally:
+            await registry.stop()
+            server.should_exit = True
+            await running
+
+
+async def records(socket: ClientConnection, count: int) -> list[dict[str, Any]]:
+    """Whole frames until there are at least ``count`` records."""
+    got: list[dict[str, Any]] = []
+    while len(got) < count:
+        got += json.loads(await socket.recv())
+    return got
+
+
+async def records_until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
+    """Whole frames up to one that has a record of this type."""
+    got: list[dict[str, Any]] = []
+    while not any(record["type"] == kind for record in got):
+        got += json.loads(await socket.recv())
+    return got
+
+
+async def recorded(recorder: Recorder, kind: type[AnyRecord], count: int = 1) -> list[AnyRecord]:
+    """The first ``count`` records of this kind, as soon as they are there."""
+    got: list[AnyRecord] = []
+    async for entries in recorder.follow(recorder.oldest_version):
+        got += [entry.record for entry in entries if isinstance(entry.record, kind)]
+        if len(got) >= count:
+            return got[:count]
+    raise AssertionError("a recorder is followed without end")
