@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -103,10 +103,10 @@ class Backend(Protocol):
     async def stop(self) -> None:
         """End the process and every request in flight (``EngineDied``). Idempotent."""
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[TokenChunk]:
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[TokenChunk, None]:
         """Serve one request; starts the engine if it is not up.
 
-        Closing the iterator aborts the request: its slot is free within one step.
+        Closing it aborts the request: its slot is free within one step.
         Raises ``InvalidRequest`` or ``Overloaded`` before anything is queued, ``EngineDied``
         when the process ends under it.
         """
