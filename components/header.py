@@ -40,6 +40,6 @@ def _header(lang: str, model: str, tabs: Sequence[Tab]) -> str:
 <span id="header-model" class="chip mono" title="{say("page.model")}">{html.escape(model)}</span>
 <span id="header-watching" class="chip" hidden></span>
 <nav id="page-language" class="chip" aria-label="{say("page.language")}">{language_links}</nav>
-<button id="page-theme" class="chip" type="button" aria-label="{say("page.theme")}" title="{say("page.theme")}">
-<span aria-hidden="true"></span></button>
+<button id="page-theme" class="chip" type="button" title="{say("page.theme")}">
+<span aria-hidden="true"></span><span class="sr-only">{say("page.theme")}</span></button>
 </header>"""
