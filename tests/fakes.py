@@ -53,6 +53,10 @@ def alphabet(index: int) -> str:
     return f" {chr(ord('a') + index % 26)}"
 
 
+def _end(reason: FinishReason) -> TokenChunk:
+    return TokenChunk(text="", index=-1, finish_reason=reason)
+
+
 class _Request:
     """A request in flight."""
 
@@ -229,9 +233,9 @@ class FakeBackend:
 
     def _fail_all(self, error: EngineDied) -> None:
         with self._changed:
-            self.recorder.extend(
-                self._finish(request, FinishReason.ERROR, error) for request in list(self._in_flight.values())
-            )
+            for request in list(self._in_flight.values()):
+                self.recorder.append(self._finish(request, FinishReason.ERROR, error))
+                request.stream.put(error)
 
     def _header(self) -> TraceHeader:
         return TraceHeader(
@@ -298,20 +302,17 @@ class FakeBackend:
                 request.aborted = True  # the step under way ends it
             else:
                 self.recorder.append(self._finish(request, FinishReason.ABORT))
+                request.give(_end(FinishReason.ABORT))
         self.gate.nudge()
 
     def _finish(
         self, request: _Request, reason: FinishReason, error: EngineDied | None = None
     ) -> RequestFinished:
-        """End a request; the lock is held."""
+        """End a request; the lock is held. It is on the record before whoever asked is told."""
         del self._in_flight[request.id]
         if request in self._running:
             self._running.remove(request)
         self._seats.release(request.id)
-        if error is None:
-            request.give(TokenChunk(text="", index=-1, finish_reason=reason))
-        else:
-            request.stream.put(error)
         return RequestFinished(
             request_id=request.id,
             reason=reason,
@@ -337,6 +338,7 @@ class FakeBackend:
             waiting = [request for request in self._in_flight.values() if request not in self._running]
             admitted = waiting[: self.settings.batch_size - len(self._running)]
             self._running += admitted
+            waiting = waiting[len(admitted) :]
             rows = [request.row() for request in self._running]
             self._in_step = True
         time.sleep(self.step_seconds)
@@ -344,32 +346,44 @@ class FakeBackend:
             if self._engine is not engine or not rows:
                 return
             self._in_step = False
-            tokens, finished = self._emit()
+            tokens, finished, chunks = self._emit()
             step = self._step_record(start_time, rows, waiting, admitted, finished)
             self.recorder.extend((step, *tokens, *finished, self._queue_sample()))
             self._step_id += 1
+            for request, chunk in chunks:
+                request.give(chunk)
 
-    def _emit(self) -> tuple[list[AnyRecord], list[RequestFinished]]:
-        """A token for each running request; the lock is held."""
+    def _emit(
+        self,
+    ) -> tuple[list[AnyRecord], list[RequestFinished], list[tuple[_Request, TokenChunk]]]:
+        """A token for each running request, and what to tell whom; the lock is held."""
         tokens: list[AnyRecord] = []
         finished: list[RequestFinished] = []
+        chunks: list[tuple[_Request, TokenChunk]] = []
         for request in list(self._running):
-            text = self._script(request.num_tokens)
-            if request.aborted or text is None:
-                reason = FinishReason.ABORT if request.aborted else FinishReason.STOP
+            text = None if request.aborted else self._script(request.num_tokens)
+            if text is not None:
+                index = request.num_tokens
+                request.num_tokens += 1
+                now = time.monotonic()
+                tokens.append(
+                    TokenEmitted(request_id=request.id, index=index, step_id=self._step_id, time=now)
+                )
+                chunks.append((request, TokenChunk(text=text, index=index)))
+            reason = self._reason_to_end(request, text)
+            if reason is not None:
                 finished.append(self._finish(request, reason))
-                continue
-            index = request.num_tokens
-            request.num_tokens += 1
-            tokens.append(
-                TokenEmitted(request_id=request.id, index=index, step_id=self._step_id, time=time.monotonic())
-            )
-            request.give(TokenChunk(text=text, index=index))
-            if request.num_tokens == request.stream.request.sampling.max_tokens or (
-                request.length >= self.settings.max_model_len
-            ):
-                finished.append(self._finish(request, FinishReason.LENGTH))
-        return tokens, finished
+                chunks.append((request, _end(reason)))
+        return tokens, finished, chunks
+
+    def _reason_to_end(self, request: _Request, text: str | None) -> FinishReason | None:
+        if request.aborted:
+            return FinishReason.ABORT
+        if text is None:
+            return FinishReason.STOP
+        is_full = request.length >= self.settings.max_model_len
+        has_all = request.num_tokens == request.stream.request.sampling.max_tokens
+        return FinishReason.LENGTH if is_full or has_all else None
 
     def _step_record(
         self,

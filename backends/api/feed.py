@@ -122,12 +122,16 @@ class Hub:
         """Tick for ever."""
         while True:
             await self._news()
-            for name, feed in self.feeds.items():
-                for entry in feed.advance():
-                    self._observe(name, entry.record)
-            tick, self.tick = self.tick, asyncio.Event()
-            tick.set()
+            self.advance()
             await asyncio.sleep(MIN_INTERVAL)
+
+    def advance(self) -> None:
+        """One tick: move every feed to its newest record, and wake the viewers."""
+        for name, feed in self.feeds.items():
+            for entry in feed.advance():
+                self._observe(name, entry.record)
+        tick, self.tick = self.tick, asyncio.Event()
+        tick.set()
 
     async def _news(self) -> None:
         """Return when any recorder has a record that its feed has not passed."""

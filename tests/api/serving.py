@@ -73,20 +73,49 @@ async def serving(
             await running
 
 
-async def records(socket: ClientConnection, count: int) -> list[dict[str, Any]]:
-    """Whole frames until there are at least ``count`` records."""
-    got: list[dict[str, Any]] = []
-    while len(got) < count:
-        got += json.loads(await socket.recv())
+async def text_until(feed: ClientConnection, words: str, times: int = 1) -> str:
+    """Whole frames as they came, up to one with these words, or the n-th time that they come."""
+    text = ""
+    while text.count(words) < times:
+        text += str(await feed.recv())
+    return text
+
+
+def as_records(frames: str) -> list[dict[str, Any]]:
+    """The records of several frames, one behind the other."""
+    decoder, got, position = json.JSONDecoder(), [], 0
+    while position < len(frames):
+        records, position = decoder.raw_decode(frames, position)
+        got += records
     return got
 
 
-async def records_until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
+async def records_until(feed: ClientConnection, kind: str) -> list[dict[str, Any]]:
     """Whole frames up to one that has a record of this type."""
     got: list[dict[str, Any]] = []
     while not any(record["type"] == kind for record in got):
-        got += json.loads(await socket.recv())
+        got += json.loads(await feed.recv())
     return got
+
+
+class Counter:
+    """Counts records as a browser does: what opens a connection, snapshots and the states of other
+    engines aside."""
+
+    def __init__(self, backend: str, since: int | None = None) -> None:
+        self.version = since
+        self._backend = backend
+        self._opened = False
+
+    def see(self, record: dict[str, Any]) -> None:
+        if record["type"] == "snapshot":
+            self.version = record["version"]
+        elif record["type"] == "header" and not self._opened:
+            self._opened = True
+        elif record["type"] == "state" and (not self._opened or record["backend"] != self._backend):
+            pass
+        elif self.version is not None:
+            self.version += 1
 
 
 async def recorded(recorder: Recorder, kind: type[AnyRecord], count: int = 1) -> list[AnyRecord]:
