@@ -25,7 +25,7 @@ from backends import admission
 from backends.api.body import json_route
 from backends.api.disconnect import cancel, unless_gone
 from backends.api.errors import error_body
-from backends.base import Backend, GenerationRequest, SamplingParams
+from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import ServescopeError
 from backends.records import Source, State
 from backends.registry import Registry
@@ -140,10 +140,15 @@ class _Answer:
                     yield _comment(self._engine)
             chunk = await self._first
             while chunk.finish_reason is None:
-                yield sse_frame({"token": chunk.text, "sequence_id": self._sequence_id})
+                yield self._frame(chunk)
                 chunk = await anext(self._chunks)
+            if chunk.text:  # held back until the end was known
+                yield self._frame(chunk)
         except ServescopeError as error:
             yield "event: error\n" + sse_frame(error_body(error))
+
+    def _frame(self, chunk: TokenChunk) -> str:
+        return sse_frame({"token": chunk.text, "sequence_id": self._sequence_id})
 
     async def close(self) -> None:
         """Abort the request if it has not ended."""
