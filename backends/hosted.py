@@ -177,18 +177,31 @@ class HostedEngine(ABC):
         self._process.send(message)
 
     def finish(
-        self, request_id: str, reason: FinishReason, error: ServescopeError | None = None
-    ) -> list[RequestFinished]:
-        """End a request, from any thread. The record is the caller's to append, behind those of
-        the step that ended it; there is none if the request had ended before."""
+        self,
+        request_id: str,
+        reason: FinishReason,
+        error: ServescopeError | None = None,
+        *,
+        text: str = "",
+    ) -> None:
+        """End a request, once, from any thread: on the record first, then to whoever asked.
+
+        ``text``: what was held back as the possible start of a stop string that never came.
+        """
         with self._ending:
             stream = self._streams.pop(request_id, None)
-            if stream is None:
-                return []
+            if stream is None:  # it had ended before
+                return
             self._seats.release(request_id)
-        stream.put(error or TokenChunk(text="", index=-1, finish_reason=reason))
-        message = error.message if error else None
-        return [RequestFinished(request_id=request_id, reason=reason, time=time.monotonic(), message=message)]
+        self.recorder.append(
+            RequestFinished(
+                request_id=request_id,
+                reason=reason,
+                time=time.monotonic(),
+                message=error.message if error else None,
+            )
+        )
+        stream.put(error or TokenChunk(text=text, index=-1, finish_reason=reason))
 
     # Coming up and going down
 
@@ -221,15 +234,15 @@ class HostedEngine(ABC):
         self._lifecycle.progress(fraction, sentence)
 
     def _on_death(self, error: EngineDied) -> None:
-        """From the reader thread."""
+        """From the reader thread. The state first: whoever is told of the crash can look it up."""
+        self._lifecycle.died(error)
         self.on_worker_death(error)
         self._fail_all(error)
-        self._lifecycle.died(error)
 
     def _fail_all(self, error: EngineDied) -> None:
         for request_id in list(self._streams):
             self.drop(request_id)
-            self.recorder.extend(self.finish(request_id, FinishReason.ERROR, error))
+            self.finish(request_id, FinishReason.ERROR, error)
 
     async def _end_process(self, error: EngineDied) -> None:
         process, self._process = self._process, None
@@ -286,7 +299,7 @@ class HostedEngine(ABC):
     def _abort(self, request_id: str) -> None:
         if request_id not in self._streams or not self.drop(request_id):
             return
-        self.recorder.extend(self.finish(request_id, FinishReason.ABORT))
+        self.finish(request_id, FinishReason.ABORT)
         self.gate.nudge()
 
     def _change_gate(self, action: ControlAction, value: float | None) -> None:

@@ -78,6 +78,8 @@ class Lifecycle:
 
     def set_gate(self, *, paused: bool, step_delay: float) -> None:
         """The gate changed: an engine that is up is ``paused`` or ``ready``."""
+        if (paused, step_delay) == (self._paused, self._step_delay):
+            return
         self._paused, self._step_delay = paused, step_delay
         if self.is_up:
             self._say_up()

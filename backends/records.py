@@ -198,7 +198,7 @@ class StepRecord(Record, frozen=True, tag="step"):
     pool: str | None = None
     """Which of an engine's batches stepped, where it has several: ``streaming`` or ``whole``."""
     waiting_ids: list[str] = []
-    """Waiting when the step was composed, in order."""
+    """Still waiting while the step ran, in order: in none of its rows."""
     admitted_ids: list[str] = []
     """First scheduled in this step."""
     preempted_ids: list[str] = []

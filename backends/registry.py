@@ -30,7 +30,9 @@ class Registry:
     def get(self, name: str) -> Backend:
         """The backend of that name. Raises ``UnknownBackend`` naming those there are."""
         if name not in self._factories:
-            raise UnknownBackend(f"No backend {name!r} here. There are: {', '.join(self.names)}.", field="backend")
+            raise UnknownBackend(
+                f"No backend {name!r} here. There are: {', '.join(self.names)}.", field="backend"
+            )
         if name not in self._built:
             self._built[name] = self._factories[name]()
         return self._built[name]

@@ -26,7 +26,7 @@ def describe_worker(device: str, dtype: torch.dtype) -> WorkerReady:
         hardware=describe_hardware(device),
         versions={
             "python": platform.python_version(),
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),
             "transformers": version("transformers"),
         },
     )

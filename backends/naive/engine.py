@@ -23,7 +23,6 @@ from backends.naive.messages import RowResult, StepResult, WorkerConfig
 from backends.naive.model_executor import ModelExecutor
 from backends.naive.workload_manager import EmittedToken, Sequence, WorkloadManager
 from backends.records import (
-    AnyRecord,
     EngineConfig,
     Exposure,
     FinishReason,
@@ -133,7 +132,14 @@ class NaiveEngine(HostedEngine):
             admitted_ids=admitted_ids,
             finished_ids=[sequence.sequence_id for sequence in leaving],
         )
-        self.recorder.extend([step, *self._deliver(batch, leaving, aborted, is_streaming), sample])
+        self.recorder.append(step)
+        self._deliver(batch if is_streaming else leaving)
+        for sequence in leaving:
+            assert sequence.finish_reason is not None
+            self.finish(sequence.sequence_id, sequence.finish_reason)
+        for sequence in aborted:
+            self.finish(sequence.sequence_id, FinishReason.ABORT)
+        self.recorder.append(sample)
 
     # Parts of a step
 
@@ -156,21 +162,21 @@ class NaiveEngine(HostedEngine):
         if sequence.num_generated >= sampling.max_tokens or row.num_tokens + 1 >= self.max_model_len:
             sequence.finish_reason = FinishReason.LENGTH
 
-    def _deliver(
-        self, batch: list[Sequence], leaving: list[Sequence], aborted: list[Sequence], is_streaming: bool
-    ) -> Iterator[AnyRecord]:
-        """Hand tokens to whoever asked: streams at every step, whole answers when they leave."""
-        for sequence in batch if is_streaming else leaving:
-            for step_id, chunk in sequence.take_undelivered():
-                sequence.stream.put(chunk)
-                yield TokenEmitted(
+    def _deliver(self, sequences: list[Sequence]) -> None:
+        """Hand tokens to whoever asked: streams at every step, whole answers when they leave.
+
+        On the record first: whoever has read an answer finds all of it in the trace.
+        """
+        for sequence in sequences:
+            tokens = sequence.take_undelivered()
+            self.recorder.extend(
+                TokenEmitted(
                     request_id=sequence.sequence_id, index=chunk.index, step_id=step_id, time=time.monotonic()
                 )
-        for sequence in leaving:
-            assert sequence.finish_reason is not None
-            yield from self.finish(sequence.sequence_id, sequence.finish_reason)
-        for sequence in aborted:
-            yield from self.finish(sequence.sequence_id, FinishReason.ABORT)
+                for step_id, chunk in tokens
+            )
+            for _, chunk in tokens:
+                sequence.stream.put(chunk)
 
     def _sample_queues(self, batch: list[Sequence], result: StepResult) -> QueueSample:
         return QueueSample(
@@ -188,7 +194,7 @@ class NaiveEngine(HostedEngine):
         self.workload_manager.end_step(is_streaming)
         for sequence in batch:
             self.workload_manager.drop(sequence.sequence_id)
-            self.recorder.extend(self.finish(sequence.sequence_id, FinishReason.ERROR, error))
+            self.finish(sequence.sequence_id, FinishReason.ERROR, error)
 
     # What ``HostedEngine`` asks for
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from backends.engine_process import ChildChannel, ParentGone
 from backends.naive.messages import ForwardBatch, RowResult, SequenceInput, StepResult, WorkerConfig
@@ -131,6 +132,7 @@ def sample(logits: torch.Tensor, temperatures: list[float]) -> torch.Tensor:
 
 def load_worker(config: WorkerConfig, device: str) -> ModelWorker:
     """Weights and tokenizer from a prepared model's folder."""
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # progress goes through the channel
     model: Any = AutoModelForCausalLM.from_pretrained(
         config.model_path, dtype=torch.float32, local_files_only=True
     )

@@ -9,7 +9,6 @@ from backends.naive.workload_manager import Sequence
 from backends.records import Source
 from backends.streams import RequestStream
 
-
 _NOBODYS_LOOP = asyncio.new_event_loop()
 _NOBODYS_LOOP.close()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -23,21 +24,22 @@ PATIENCE = 10.0
 
 
 class Worker:
-    """A worker that answers when it is told to, in the order it is told."""
+    """Answers calls in the order they came, as the real one does, but when the test says so."""
 
     def __init__(self, routing: ResultRouting) -> None:
         self.calls: queue.Queue[ForwardBatch] = queue.Queue()
+        self.first_may_wait = threading.Event()
+        """Until it is set, the thread of the first call has sent it but does not wait for it yet."""
         self.executor = ModelExecutor(self._take, routing)
 
     def _take(self, call: msgspec.Struct) -> None:
         assert isinstance(call, ForwardBatch)
         self.calls.put(call)
+        if call.call_id == 0:
+            assert self.first_may_wait.wait(PATIENCE)
 
-    def next_call(self) -> ForwardBatch:
-        return self.calls.get(timeout=PATIENCE)
-
-    def answer(self, call: ForwardBatch) -> None:
-        self.executor.deliver(result_of(call))
+    def answer_next(self) -> None:
+        self.executor.deliver(result_of(self.calls.get(timeout=PATIENCE)))
 
 
 def result_of(call: ForwardBatch) -> StepResult:
@@ -64,28 +66,22 @@ def result_of(call: ForwardBatch) -> StepResult:
 
 
 @contextmanager
-def two_calls_waiting(worker: Worker) -> Iterator[tuple[Future[StepResult], Future[StepResult]]]:
-    """A stream's step waits first, then a whole answer's: both calls are with the worker."""
+def two_calls(worker: Worker) -> Iterator[tuple[Future[StepResult], Future[StepResult]]]:
+    """The stream's loop has sent its call first; the whole answer's loop is first to wait."""
     with ThreadPoolExecutor(2) as threads:
         stream = threads.submit(worker.executor.execute_forward_batch, [sequence("stream")])
-        wait_until_waiting(worker, 1)
+        wait_until(lambda: worker.calls.qsize() == 1)
         whole = threads.submit(lambda: next(worker.executor.execute_batch([sequence("whole")])))
-        wait_until_waiting(worker, 2)
+        wait_until(lambda: worker.calls.qsize() == 2)
         yield stream, whole
+        worker.first_may_wait.set()
 
 
-def wait_until_waiting(worker: Worker, count: int) -> None:
-    """Both threads block in ``get()``, the longest waiting one first in line."""
-    reached = threading.Event()
-    for _ in range(2000):
-        getters = sum(
-            len(q.not_empty._waiters)  # type: ignore[attr-defined]
-            for q in {id(q): q for q in worker.executor._queue_of_call.values()}.values()
-        )
-        if getters == count:
-            return
-        reached.wait(0.005)
-    pytest.fail("the calls never waited")
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def ids(future: Future[StepResult]) -> list[str]:
@@ -94,31 +90,32 @@ def ids(future: Future[StepResult]) -> list[str]:
 
 def test_on_a_shared_result_queue_each_call_gets_the_others_result() -> None:
     worker = Worker(ResultRouting.SHARED)
-    with two_calls_waiting(worker) as (stream, whole):
-        first, second = worker.next_call(), worker.next_call()
-        worker.answer(second)
-        worker.answer(first)
-        assert ids(stream) == ["whole"]
+    with two_calls(worker) as (stream, whole):
+        worker.answer_next()
         assert ids(whole) == ["stream"]
+        worker.first_may_wait.set()
+        worker.answer_next()
+        assert ids(stream) == ["whole"]
     assert worker.executor.num_misdelivered == 2
 
 
-def test_with_a_queue_per_call_the_same_order_of_answers_swaps_nothing() -> None:
+def test_with_a_queue_per_call_the_same_course_of_events_swaps_nothing() -> None:
     worker = Worker(ResultRouting.PER_CALL)
-    with two_calls_waiting(worker) as (stream, whole):
-        first, second = worker.next_call(), worker.next_call()
-        worker.answer(second)
-        worker.answer(first)
-        assert ids(stream) == ["stream"]
+    with two_calls(worker) as (stream, whole):
+        worker.answer_next()
+        worker.answer_next()
         assert ids(whole) == ["whole"]
+        worker.first_may_wait.set()
+        assert ids(stream) == ["stream"]
     assert worker.executor.num_misdelivered == 0
 
 
 @pytest.mark.parametrize("routing", list(ResultRouting))
 def test_a_dead_worker_fails_every_call_that_waits(routing: ResultRouting) -> None:
     worker = Worker(routing)
-    with two_calls_waiting(worker) as (stream, whole):
+    with two_calls(worker) as (stream, whole):
         worker.executor.fail(EngineDied("gone"))
+        worker.first_may_wait.set()
         for call in (stream, whole):
             with pytest.raises(EngineDied, match="gone"):
                 call.result(PATIENCE)
@@ -126,24 +123,25 @@ def test_a_dead_worker_fails_every_call_that_waits(routing: ResultRouting) -> No
 
 def test_a_result_that_comes_after_its_call_failed_is_nobodys() -> None:
     worker = Worker(ResultRouting.PER_CALL)
-    with two_calls_waiting(worker) as (stream, _):
-        call = worker.next_call()
+    with two_calls(worker) as (stream, whole):
         worker.executor.fail(EngineDied("gone"))
+        worker.first_may_wait.set()
         assert stream.exception(PATIENCE)
-    worker.answer(call)
+        assert whole.exception(PATIENCE)
+        worker.answer_next()
     assert worker.executor.result_queue_depth() == 0
 
 
-def batches_of(worker: Worker, sequences: list[Sequence]) -> Iterator[list[str]]:
+def batches_of(sequences: list[Sequence]) -> Iterator[list[str]]:
     """The ids of each step of a batch of whole answers, answered as they come."""
-    worker.executor._send = lambda call: worker.answer(call)  # type: ignore[assignment, arg-type]
-    for result in worker.executor.execute_batch(sequences):
+    executor = ModelExecutor(lambda call: executor.deliver(result_of(call)))  # type: ignore[arg-type]
+    for result in executor.execute_batch(sequences):
         yield [row.sequence_id for row in result.rows]
 
 
 def test_whole_answers_keep_a_finished_row_in_the_batch_until_the_last_is_done() -> None:
     a, b = sequence("A"), sequence("B")
-    steps = batches_of(Worker(ResultRouting.PER_CALL), [a, b])
+    steps = batches_of([a, b])
     assert next(steps) == ["A", "B"]
     a.finish_reason = FinishReason.STOP
     assert next(steps) == ["A", "B"]
@@ -153,7 +151,7 @@ def test_whole_answers_keep_a_finished_row_in_the_batch_until_the_last_is_done()
 
 def test_an_aborted_row_is_left_out_of_the_next_step() -> None:
     a, b = sequence("A"), sequence("B")
-    steps = batches_of(Worker(ResultRouting.PER_CALL), [a, b])
+    steps = batches_of([a, b])
     assert next(steps) == ["A", "B"]
     a.aborted = True
     assert next(steps) == ["B"]
