@@ -116,6 +116,8 @@ def main() -> None:
             root_path=settings.root_path,
             timeout_graceful_shutdown=SHUTDOWN_PATIENCE,
             ws="websockets-sansio",
+            ws_max_size=65_536,  # viewers have nothing to say
+            ws_per_message_deflate=False,  # it would compress each frame once for every viewer
         )
     )
     print(f"Servescope: http://{settings.host}:{listener.getsockname()[1]}{settings.root_path}/", flush=True)
