@@ -52,9 +52,9 @@ def _generate(settings: Settings) -> Backend:
 def create_app(settings: Settings, registry: Registry) -> FastAPI:
     """The whole server: routes first, then the page at ``/``."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
-    from backends.api import include_routes
     from fastapi import FastAPI
 
+    from backends.api import include_routes
     from components.layout import mount_page
 
     @asynccontextmanager
