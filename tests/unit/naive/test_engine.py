@@ -6,31 +6,21 @@ The model's words are one token each, so lengths are exact: ``" a b c d"`` is fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from backends.base import ControlAction, GenerationRequest, SamplingParams, TokenChunk
+from backends.base import ControlAction
 from backends.errors import EngineDied, InvalidRequest, MisdeliveredResult, NothingToStep, Overloaded
 from backends.naive.engine import NaiveEngine
 from backends.naive.messages import StepResult
-from backends.records import (
-    AnyRecord,
-    EngineState,
-    FinishReason,
-    Phase,
-    QueueSample,
-    RequestFinished,
-    Source,
-    State,
-    StepRecord,
-)
+from backends.records import EngineState, FinishReason, Phase, State
 from backends.settings import Settings
+from tests.engine_harness import PATIENCE, Client, Watch, held, press_step, request, run
 from tests.tiny_models import make_tiny_model
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-PATIENCE = 60
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -58,93 +48,6 @@ async def engine(running: NaiveEngine) -> AsyncIterator[NaiveEngine]:
     await running.control(ControlAction.RESUME)
     assert left_over == []
     assert running.workload_manager.depths() == {"incoming_queue": 0, "incoming_streaming_queue": 0}
-
-
-def request(
-    name: str, prompt: str = " a b c d", *, stream: bool = True, visitor: str | None = None, **sampling: float
-) -> GenerationRequest:
-    params = SamplingParams(**{"max_tokens": 5, "temperature": 0, **sampling})
-    return GenerationRequest(
-        request_id=name, prompt=prompt, sampling=params, source=Source.API, stream=stream, visitor=visitor
-    )
-
-
-class Client:
-    """Reads one request to its end, in a task of its own."""
-
-    def __init__(self, engine: NaiveEngine, request: GenerationRequest) -> None:
-        self.id = request.request_id
-        self.chunks: list[TokenChunk] = []
-        self.error: Exception | None = None
-        self._chunks = engine.generate(request)
-        self.task = asyncio.create_task(self._read())
-
-    async def _read(self) -> None:
-        try:
-            async for chunk in self._chunks:
-                self.chunks.append(chunk)
-        except (EngineDied, InvalidRequest, MisdeliveredResult) as error:
-            self.error = error
-
-    @property
-    def tokens(self) -> list[TokenChunk]:
-        return [chunk for chunk in self.chunks if chunk.finish_reason is None]
-
-    async def leave(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-
-
-class Watch:
-    """The records from a moment on."""
-
-    def __init__(self, engine: NaiveEngine) -> None:
-        self._recorder = engine.recorder
-        self._start = engine.recorder.version
-
-    @property
-    def records(self) -> list[AnyRecord]:
-        return [entry.record for entry in self._recorder.since(self._start)]
-
-    @property
-    def steps(self) -> list[StepRecord]:
-        return [record for record in self.records if isinstance(record, StepRecord)]
-
-    @property
-    def batches(self) -> list[str]:
-        return [" ".join(row.request_id for row in step.rows) for step in self.steps]
-
-    def finished(self) -> dict[str, FinishReason]:
-        return {r.request_id: r.reason for r in self.records if isinstance(r, RequestFinished)}
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                await self._recorder.wait_for(self._recorder.version + 1)
-
-
-async def held(engine: NaiveEngine, *requests: GenerationRequest) -> list[Client]:
-    """The engine paused, and these requests waiting in it, in order."""
-    if not engine.gate.paused:
-        await engine.control(ControlAction.PAUSE)
-    clients = []
-    watch = Watch(engine)
-    for count, item in enumerate(requests, start=1):
-        clients.append(Client(engine, item))
-        await watch.until(lambda count=count: len(watch.records) >= count)
-    return clients
-
-
-async def press_step(engine: NaiveEngine, watch: Watch) -> None:
-    before = len(watch.steps)
-    await engine.control(ControlAction.STEP)
-    await watch.until(lambda: len(watch.steps) > before and isinstance(watch.records[-1], QueueSample))
-
-
-async def run(engine: NaiveEngine, *clients: Client) -> None:
-    await engine.control(ControlAction.RESUME)
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*(client.task for client in clients))
 
 
 async def test_two_prompts_of_four_tokens_run_from_2_4_to_2_25_in_22_steps(engine: NaiveEngine) -> None:

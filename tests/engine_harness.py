@@ -1,0 +1,130 @@
+"""Clients of an engine and a watch on its records, for tests that run a real worker process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from backends.base import ControlAction, GenerationRequest, SamplingParams, TokenChunk
+from backends.errors import ServescopeError
+from backends.hosted import HostedEngine
+from backends.records import (
+    AnyRecord,
+    FinishReason,
+    QueueSample,
+    RequestFinished,
+    Source,
+    StepRecord,
+)
+
+PATIENCE = 60
+"""Seconds after which a test that waits for an engine fails."""
+
+
+def request(
+    name: str,
+    prompt: str = " a b c d",
+    *,
+    stream: bool = True,
+    visitor: str | None = None,
+    mode: str | None = None,
+    **sampling: Any,
+) -> GenerationRequest:
+    """Greedy, five tokens, unless said otherwise."""
+    return GenerationRequest(
+        request_id=name,
+        prompt=prompt,
+        sampling=SamplingParams(**{"max_tokens": 5, "temperature": 0, **sampling}),
+        source=Source.API,
+        stream=stream,
+        visitor=visitor,
+        mode=mode,
+    )
+
+
+class Client:
+    """Reads one request to its end, in a task of its own."""
+
+    def __init__(self, engine: HostedEngine, request: GenerationRequest) -> None:
+        self.id = request.request_id
+        self.chunks: list[TokenChunk] = []
+        self.error: ServescopeError | None = None
+        self._chunks = engine.generate(request)
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            async for chunk in self._chunks:
+                self.chunks.append(chunk)
+        except ServescopeError as error:
+            self.error = error
+
+    @property
+    def tokens(self) -> list[TokenChunk]:
+        return [chunk for chunk in self.chunks if chunk.finish_reason is None]
+
+    @property
+    def text(self) -> str:
+        return "".join(chunk.text for chunk in self.chunks)
+
+    async def leave(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+class Watch:
+    """The records from a moment on."""
+
+    def __init__(self, engine: HostedEngine) -> None:
+        self._recorder = engine.recorder
+        self._start = engine.recorder.version
+
+    @property
+    def records(self) -> list[AnyRecord]:
+        return [entry.record for entry in self._recorder.since(self._start)]
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        return [record for record in self.records if isinstance(record, StepRecord)]
+
+    @property
+    def batches(self) -> list[str]:
+        return [" ".join(row.request_id for row in step.rows) for step in self.steps]
+
+    def finished(self) -> dict[str, FinishReason]:
+        return {r.request_id: r.reason for r in self.records if isinstance(r, RequestFinished)}
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                version = self._recorder.version  # before looking, or a record could slip between
+                if condition():
+                    return
+                await self._recorder.wait_for(version + 1)
+
+
+async def held(engine: HostedEngine, *requests: GenerationRequest) -> list[Client]:
+    """The engine paused, and these requests waiting in it, in order."""
+    if not engine.gate.paused:
+        await engine.control(ControlAction.PAUSE)
+    clients = []
+    watch = Watch(engine)
+    for count, item in enumerate(requests, start=1):
+        clients.append(Client(engine, item))
+        await watch.until(lambda count=count: len(watch.records) >= count)
+    return clients
+
+
+async def press_step(engine: HostedEngine, watch: Watch) -> None:
+    """One step, until its records are there."""
+    before = len(watch.steps)
+    await engine.control(ControlAction.STEP)
+    await watch.until(lambda: len(watch.steps) > before and isinstance(watch.records[-1], QueueSample))
+
+
+async def run(engine: HostedEngine, *clients: Client) -> None:
+    """Resume, and wait until these clients have read to the end."""
+    await engine.control(ControlAction.RESUME)
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(client.task for client in clients))
