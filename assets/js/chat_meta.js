@@ -1,0 +1,36 @@
+// The line under the chat: this visitor's last request as the engine saw it, all from the feed.
+
+import { duration, count, rate } from './format.js';
+import { latencyOf } from './latency.js';
+import { seatBadge } from './tooltip.js';
+import { setText } from './dom.js';
+
+/** Fills #chat-meta, which the page provides. */
+export function showChatMeta(store, words) {
+  const host = document.getElementById('chat-meta');
+  if (host === null) return;
+  const request = store.lastMine === null ? undefined : store.history.live.requests.get(store.lastMine);
+  if (request === undefined) {
+    if (host.childNodes.length > 0) host.replaceChildren();
+    return;
+  }
+  if (host.dataset.request !== request.id || host.childNodes.length === 0) {
+    host.dataset.request = request.id;
+    host.replaceChildren(seatBadge(request.seat), document.createElement('span'));
+  }
+  setText(host.lastChild, sentenceOf(request, words));
+}
+
+function sentenceOf(request, words) {
+  const latency = latencyOf(request);
+  const parts = [];
+  if (latency.ttft === null) parts.push(words(`meta.${request.status}`));
+  else parts.push(words('meta.first_token', { time: duration(latency.ttft) }));
+  parts.push(words('meta.tokens', { number: count(latency.numTokens) }));
+  if (latency.tokensPerSecond !== null) parts.push(words('meta.rate', { rate: rate(latency.tokensPerSecond) }));
+  if (request.numCachedTokens > 0) {
+    parts.push(words('meta.cached', { cached: count(request.numCachedTokens), prompt: count(request.numPromptTokens) }));
+  }
+  if (request.finishReason === 'abort' || request.finishReason === 'error') parts.push(words(`meta.${request.finishReason}`));
+  return parts.join(' · ');
+}

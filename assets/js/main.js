@@ -1,0 +1,137 @@
+// The entry: one visitor, one store, one feed; a scope wherever the page puts a #scope.
+
+import { Feed } from './feed.js';
+import { History } from './history.js';
+import { Scope } from './scope.js';
+import { Store } from './store.js';
+import { loadWords } from './words.js';
+import { showChatMeta } from './chat_meta.js';
+import { showStates, watchChoice } from './backend_choice.js';
+
+const page = (window.servescope ??= {});
+page.visitor ??= newVisitor();
+
+/** A secret random id of this page load. `randomUUID` would need a secure origin. */
+function newVisitor() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** Feeds that were opened, each with the history it filled, so that coming back loses nothing. */
+class Feeds {
+  #feeds = new Map(); // backend → {feed, history}
+  #open = null;
+
+  constructor(store) {
+    this.store = store;
+  }
+
+  choose(backend) {
+    if (this.store.backend === backend) return;
+    this.#open?.feed.close();
+    const known = this.#feeds.get(backend) ?? this.#make(backend);
+    this.#feeds.set(backend, known);
+    this.#open = known;
+    Object.assign(this.store, { backend, history: known.history, position: null, pinned: null, pointed: null, crosshair: null, clearedTime: null });
+    known.feed.open();
+    this.store.notify();
+  }
+
+  retryNow() {
+    this.#open?.feed.retryNow();
+  }
+
+  #make(backend) {
+    const { store } = this;
+    const made = { history: new History() };
+    made.feed = new Feed({
+      backend,
+      address: (since) => addressOf(backend, since),
+      onRecords: (records) => store.add(records),
+      onReset: () => {
+        made.history = new History();
+        store.set({ history: made.history, position: null, pinned: null, clearedTime: null });
+      },
+      onConnection: (connection) => store.set({ connection }),
+    });
+    return made;
+  }
+}
+
+function addressOf(backend, since) {
+  const url = new URL('telemetry', document.baseURI);
+  url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+  url.search = new URLSearchParams({ backend, visitor: page.visitor, ...(since === null ? {} : { since: String(since) }) });
+  return url.href;
+}
+
+/** Keep a scope in #scope for as long as there is one; the page may take it away and put a new one. */
+function keepMounted(store, words, view) {
+  let scope = null;
+  const check = () => {
+    const root = document.getElementById('scope');
+    if (scope !== null && (!scope.root.isConnected || scope.root !== root)) {
+      scope.unmount();
+      scope = null;
+    }
+    if (root !== null && scope === null) scope = new Scope(root, { store, words, view });
+  };
+  new MutationObserver(check).observe(document.documentElement, { childList: true, subtree: true });
+  check();
+}
+
+/** `?step=` is looked at as soon as that step is there. */
+function followDeepLink(store, step) {
+  if (step === null || !/^\d+$/.test(step)) return;
+  store.waitingForStep = Number(step);
+  store.subscribe(() => {
+    const { waitingForStep: wanted, history } = store;
+    if (wanted === null || history.isEmpty || history.column(history.last).step.step_id < wanted) return;
+    store.lookAt(history.ordinalOf(wanted));
+  });
+}
+
+async function start() {
+  const query = new URLSearchParams(location.search);
+  const words = await loadWords(page.lang ?? document.documentElement.lang);
+  const store = new Store();
+  const feeds = new Feeds(store);
+  page.store = store;
+  followDeepLink(store, query.get('step'));
+  store.subscribe(() => {
+    showStates(store.engines, store.backend, words);
+    showChatMeta(store, words);
+  });
+  window.addEventListener('servescope:mine', ({ detail }) => {
+    store.mine.add(detail.requestId);
+    store.set({ lastMine: detail.requestId });
+  });
+  window.addEventListener('online', () => feeds.retryNow());
+  document.addEventListener('visibilitychange', () => {
+    if (document.visibilityState === 'visible') feeds.retryNow();
+    store.notify();
+  });
+  keepMounted(store, words, query.get('view'));
+  watchForChoice(feeds, query.get('backend'));
+}
+
+/** The choice comes with the page's components, after this script. */
+function watchForChoice(feeds, wanted) {
+  const abort = new AbortController();
+  const choose = (backend) => feeds.choose(backend);
+  const find = () => {
+    const options = [...document.querySelectorAll('#backend-choice input[type="radio"]')];
+    if (options.length === 0) return false;
+    // What the address asked for the page is about to choose, and will say so.
+    watchChoice(choose, abort.signal, { tellNow: options.every((option) => option.value !== wanted) });
+    return true;
+  };
+  if (wanted !== null) choose(wanted);
+  if (find()) return;
+  const observer = new MutationObserver(() => {
+    if (find()) observer.disconnect();
+  });
+  observer.observe(document.documentElement, { childList: true, subtree: true });
+}
+
+await start();

@@ -1,0 +1,79 @@
+// A Plotly chart that changes slowly. Its script is large and comes only when first needed; without
+// it the panel still has its table.
+
+const SCRIPT = 'vendor/plotly.min.js';
+const INTERVAL = 500;
+
+let loading = null;
+
+function loadPlotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = new URL(SCRIPT, document.baseURI).href;
+    script.onload = () => (window.Plotly ? resolve(window.Plotly) : reject(new Error('no Plotly in it')));
+    script.onerror = () => reject(new Error(`${SCRIPT} did not load`));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+export class Chart {
+  #element;
+  #plotly = null;
+  #failed = false;
+  #figure = null;
+  #drawnAt = -Infinity;
+  #timer = null;
+  #observer;
+  #stopped = false;
+
+  /** @param {HTMLElement} element @param {{onFail: () => void}} options */
+  constructor(element, { onFail }) {
+    this.#element = element;
+    this.#observer = new ResizeObserver(() => this.#later());
+    this.#observer.observe(element);
+    this.onFail = onFail;
+  }
+
+  /** Show a figure (traces and layout), at most twice a second. */
+  show(figure) {
+    this.#figure = figure;
+    this.#load();
+    this.#later();
+  }
+
+  stop() {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#observer.disconnect();
+    this.#plotly?.purge(this.#element);
+  }
+
+  #load() {
+    if (this.#plotly !== null || this.#failed) return;
+    this.#failed = true; // until it has loaded
+    loadPlotly().then(
+      (plotly) => {
+        this.#failed = false;
+        this.#plotly = plotly;
+        this.#later();
+      },
+      () => this.onFail(),
+    );
+  }
+
+  #later() {
+    if (this.#timer !== null || this.#plotly === null || this.#figure === null || this.#stopped) return;
+    const wait = Math.max(0, this.#drawnAt + INTERVAL - performance.now());
+    this.#timer = setTimeout(() => this.#draw(), wait);
+  }
+
+  #draw() {
+    this.#timer = null;
+    const { clientWidth: width, clientHeight: height } = this.#element;
+    if (width === 0 || height === 0 || document.hidden) return;
+    this.#drawnAt = performance.now();
+    const layout = { ...this.#figure.layout, width, height };
+    this.#plotly.react(this.#element, this.#figure.traces, layout, { displayModeBar: false, responsive: false });
+  }
+}

@@ -1,0 +1,84 @@
+// The KV cache panel. Engines keep K and V in three ways, and each is shown as what it is:
+// in blocks, in one reserved run a request, or not at all, so that everything is computed again.
+
+import { h, setAttribute } from '../dom.js';
+import { BlocksView } from './kv_blocks.js';
+import { Panel } from './panel.js';
+import { bindPointing } from './pointing.js';
+import { RecomputeView } from './kv_recompute.js';
+import { ReservedView } from './kv_reserved.js';
+
+/** Which of the three it is; `null` when the engine does not tell. */
+export function kvKind(state) {
+  const { header } = state;
+  if (header === null || header.measured.kv === 'not_exposed') return null;
+  if (header.engine.block_size !== null) return 'blocks';
+  return state.pool.reserves || header.measured.kv === 'measured' ? 'reserved' : 'recompute';
+}
+
+export class KVPanel {
+  constructor(tools, store, onResize) {
+    this.tools = tools;
+    this.store = store;
+    this.panel = new Panel('kv', tools);
+    this.element = this.panel.element;
+    this.panel.body.classList.add('scope-column');
+    const host = h('div', { class: 'scope-body' });
+    this.details = h('div', { class: 'scope-details' });
+    this.panel.body.append(host, this.details);
+    this.picture = this.panel.picture(host, onResize);
+    this.views = {
+      blocks: new BlocksView(tools, store),
+      reserved: new ReservedView(tools, store),
+      recompute: new RecomputeView(tools, store),
+    };
+    bindPointing(this.picture.canvas, {
+      tools,
+      store,
+      find: (x, y) => this.view?.find(x, y) ?? null,
+      neighbour: (id, by) => this.#neighbour(id, by),
+    });
+  }
+
+  draw(view) {
+    this.panel.setExposure(view.state.header);
+    const kind = kvKind(view.state);
+    this.#use(kind);
+    const isEmpty = this.view === null || !this.view.hasContent(view);
+    this.panel.setEmpty(isEmpty ? this.#emptySentence(view, kind) : null);
+    this.panel.setHeadline(isEmpty ? '' : this.view.headline(view));
+    if (isEmpty) return;
+    this.view.updateDetails(view);
+    if (this.picture.isVisible) {
+      this.view.draw(this.picture.begin(), { ...view, width: this.picture.width, height: this.picture.height });
+    }
+    this.panel.setSummary(() => this.view.inWords(view));
+  }
+
+  stop() {
+    this.picture.stop();
+  }
+
+  #use(kind) {
+    const next = kind === null ? null : this.views[kind];
+    if (this.view === next) return;
+    this.view = next;
+    setAttribute(this.element, 'data-kind', kind);
+    this.details.replaceChildren(...(next?.details ?? []));
+    this.panel.footer.replaceChildren(...(next?.footer ?? []));
+  }
+
+  #emptySentence(view, kind) {
+    const { words } = this.tools;
+    if (view.state.header === null) return view.emptySentence('kv');
+    if (kind !== null) return words(`panel.kv.${kind}.empty`);
+    return view.state.header.notes?.kv ?? words('panel.kv.not_exposed');
+  }
+
+  #neighbour(id, by) {
+    const ids = [...this.store.requests()].filter((request) => request.numSteps > 0).map((request) => request.id);
+    if (ids.length === 0) return null;
+    const place = ids.indexOf(id);
+    return ids[place === -1 ? ids.length - 1 : (place + by + ids.length) % ids.length];
+  }
+}

@@ -1,0 +1,80 @@
+// The figure of the Latency panel: the gap before each token, over time. Pure.
+
+import { gapsOf } from '../latency.js';
+import { niceCeiling } from '../format.js';
+import { seatLetter } from '../seats.js';
+
+const MOST_POINTS = 900;
+const LONGEST_SPAN = 120;
+const SYMBOLS = ['circle', 'diamond', 'square', 'triangle-up', 'cross', 'x', 'star', 'hexagon'];
+
+const OVERHANG = 0.01; // of the axis after now, so that the last mark is whole
+export const MARGIN = { l: 52, r: 10, t: 8, b: 30 };
+
+/**
+ * @param {object[]} requests @param {number} now
+ * @returns {{start: number, end: number, series: {request: object, times: number[], gaps: number[]}[]}}
+ */
+export function itlPoints(requests, now) {
+  const series = [];
+  let room = MOST_POINTS;
+  for (const request of [...requests].reverse()) {
+    const times = request.series.tokenTimes.slice(1, request.numTokenTimes);
+    const gaps = gapsOf(request);
+    const from = Math.max(times.findIndex((time) => time > now - LONGEST_SPAN), gaps.length - room);
+    if (gaps.length === 0 || times.at(-1) <= now - LONGEST_SPAN || room === 0) continue;
+    series.push({ request, times: times.slice(from), gaps: gaps.slice(from) });
+    room -= gaps.length - from;
+  }
+  const first = series.reduce((earliest, { times }) => Math.min(earliest, times[0]), now);
+  const span = Math.max(5, Math.min(niceCeiling(now - first), LONGEST_SPAN));
+  return { start: now - span, end: now, series: series.reverse() };
+}
+
+export function itlFigure({ start, end, series }, { palette, words, lit }) {
+  const traces = series.map(({ request, times, gaps }) => ({
+    type: 'scatter',
+    mode: 'markers',
+    name: seatLetter(request.seat),
+    x: times.map((time) => time - end),
+    y: gaps.map((gap) => gap * 1000),
+    marker: markerOf(request, gaps, palette, lit),
+    hovertemplate: `${seatLetter(request.seat)}  %{y:.1f} ms<extra></extra>`,
+  }));
+  return { traces, layout: layoutOf(start, end, palette, words) };
+}
+
+/** A gap of zero is two tokens in one delivery: an open mark, so that it is seen. */
+function markerOf(request, gaps, palette, lit) {
+  const symbol = SYMBOLS[request.seat % SYMBOLS.length];
+  return {
+    color: palette.seat(request.seat).fill,
+    symbol: gaps.map((gap) => (gap === 0 ? `${symbol}-open` : symbol)),
+    size: 5 * palette.scale,
+    opacity: lit === null || lit === request.id ? 0.9 : 0.15,
+  };
+}
+
+/** Where in the width of the chart a step ended, 0 to 1; `null` when it is older than the axis. */
+export function timeShare(step, { start, end }) {
+  const time = step.start_time + step.duration;
+  const share = (time - start) / ((end - start) * (1 + OVERHANG));
+  return share < 0 || share > 1 ? null : share;
+}
+
+function layoutOf(start, end, palette, words) {
+  const font = { family: 'inherit', size: 10.5 * palette.scale, color: palette.mute };
+  const axis = { gridcolor: palette.line, zerolinecolor: palette.line, linecolor: palette.line, tickfont: font, fixedrange: true };
+  const m = Object.fromEntries(Object.entries(MARGIN).map(([side, size]) => [side, size * palette.scale]));
+  return {
+    margin: m,
+    paper_bgcolor: 'rgba(0,0,0,0)',
+    plot_bgcolor: 'rgba(0,0,0,0)',
+    showlegend: false,
+    hovermode: 'closest',
+    hoverlabel: { font: { ...font, color: palette.ink }, bgcolor: palette.card, bordercolor: palette.line },
+    xaxis: { ...axis, range: [start - end, OVERHANG * (end - start)], title: { text: words('panel.latency.chart.x'), font, standoff: 4 }, nticks: 6 },
+    yaxis: { ...axis, rangemode: 'tozero', title: { text: words('panel.latency.chart.y'), font, standoff: 6 }, nticks: 5 },
+    uirevision: 'still',
+  };
+}

@@ -1,0 +1,95 @@
+// The frame of every panel: title, how it knows, headline, picture, legend, and the same in text.
+
+import { h, hidden, setAttribute, setText } from '../dom.js';
+import { Picture } from '../canvas.js';
+
+const SUMMARY_INTERVAL = 2000; // a calm rate for screen readers
+
+export class Panel {
+  #noteText = '';
+  #summaryAt = -Infinity;
+
+  /**
+   * @param {string} name batch, kv, queues or latency
+   * @param {{words: Function, tooltip: object, signal: AbortSignal}} tools
+   */
+  constructor(name, tools) {
+    const { words } = tools;
+    const id = `panel-${name}`;
+    this.name = name;
+    this.tools = tools;
+    this.headline = h('span', { class: 'scope-headline' });
+    this.actions = h('span', { class: 'scope-actions' });
+    this.note = hidden({ id: `${id}-note` });
+    this.chip = h('button', { type: 'button', class: 'scope-chip', 'aria-describedby': `${id}-note`, hidden: true });
+    this.empty = h('p', { class: 'scope-empty' }, words(`panel.${name}.empty`));
+    this.body = h('div', { class: 'scope-body' });
+    this.footer = h('div', { class: 'scope-footer' });
+    this.summary = hidden({ id: `${id}-summary` });
+    this.element = h(
+      'section',
+      { class: 'scope-panel', id, 'aria-labelledby': `${id}-title`, 'data-empty': true },
+      h('header', {}, h('h2', { id: `${id}-title` }, words(`panel.${name}.title`)), this.chip, this.note, this.actions, this.headline),
+      h('div', { class: 'scope-stage' }, this.body, this.empty),
+      this.footer,
+      this.summary,
+    );
+    this.#explainChip();
+  }
+
+  /** A canvas that fills `host`, described by the summary. */
+  picture(host, onResize) {
+    return new Picture(host, {
+      label: this.tools.words(`panel.${this.name}.picture`),
+      describedBy: `panel-${this.name}-summary`,
+      onResize,
+    });
+  }
+
+  /** Say how this panel knows, from the header. */
+  setExposure(header) {
+    const { words } = this.tools;
+    const exposure = header?.measured[this.name] ?? null;
+    this.chip.hidden = exposure === null;
+    if (exposure === null) return;
+    setText(this.chip, words(`panel.exposure.${exposure}`));
+    setAttribute(this.chip, 'data-exposure', exposure);
+    this.#noteText = header.notes?.[this.name] ?? words(`panel.${this.name}.formula`);
+    setText(this.note, this.#noteText);
+  }
+
+  /** A sentence instead of the picture; `null` shows the picture. */
+  setEmpty(sentence) {
+    setAttribute(this.element, 'data-empty', sentence !== null);
+    if (sentence !== null) setText(this.empty, sentence);
+  }
+
+  setHeadline(text) {
+    setText(this.headline, text);
+  }
+
+  /** The picture in words, at most every two seconds. `compose` is called only when it is time. */
+  setSummary(compose) {
+    const now = performance.now();
+    if (now - this.#summaryAt < SUMMARY_INTERVAL) return;
+    this.#summaryAt = now;
+    setText(this.summary, compose());
+  }
+
+  #explainChip() {
+    const { tooltip, signal, words } = this.tools;
+    const show = () => {
+      const { left, bottom } = this.chip.getBoundingClientRect();
+      const title = words(`panel.exposure.${this.chip.dataset.exposure}.meaning`);
+      tooltip.show({ title, note: this.#noteText }, { x: left - 12, y: bottom - 6 });
+    };
+    const hide = () => tooltip.hide();
+    for (const type of ['pointerenter', 'focus', 'click']) this.chip.addEventListener(type, show, { signal });
+    for (const type of ['pointerleave', 'blur']) this.chip.addEventListener(type, hide, { signal });
+  }
+}
+
+/** An entry of a legend: a small swatch drawn by CSS, and its word. */
+export function legend(kind, text) {
+  return h('span', { class: 'scope-legend' }, h('i', { 'data-kind': kind }), text);
+}

@@ -1,0 +1,182 @@
+// The Queues panel: incoming → waiting → running → finished, each queue by its name, and a timeline.
+
+import { h, setAttribute, setText } from '../dom.js';
+import { Panel, legend } from './panel.js';
+import { AXIS, LEFT, RIGHT, drawTimeline } from './timeline_picture.js';
+import { bindPointing } from './pointing.js';
+import { count, duration } from '../format.js';
+import { isInFlight, isWaiting } from '../request.js';
+import { latencyOf } from '../latency.js';
+import { layoutTimeline } from './timeline_layout.js';
+import { seatLetter } from '../seats.js';
+
+const LEGEND = ['queued', 'prefill', 'decode', 'preempted', 'first'];
+
+export class QueuesPanel {
+  #layout = null;
+  #place = null;
+  #queueChips = new Map();
+
+  constructor(tools, store, onResize) {
+    const { words, signal } = tools;
+    this.tools = tools;
+    this.store = store;
+    this.panel = new Panel('queues', tools);
+    this.element = this.panel.element;
+    this.panel.body.classList.add('scope-column');
+    this.stages = Object.fromEntries(['incoming', 'waiting', 'running', 'finished'].map((name) => [name, h('b')]));
+    this.queues = h('div', { class: 'scope-queues' });
+    const host = h('div', { class: 'scope-body' });
+    this.panel.body.append(this.#flow(), this.queues, host);
+    this.picture = this.panel.picture(host, onResize);
+    this.clear = h('button', { type: 'button', class: 'scope-link' }, words('panel.queues.clear'));
+    this.clear.addEventListener('click', () => store.set({ clearedTime: store.history.live.time }), { signal });
+    this.hiddenCount = h('span', { class: 'scope-more', hidden: true });
+    this.panel.actions.append(this.clear);
+    this.queues.append(this.hiddenCount);
+    this.panel.footer.append(
+      h('div', { class: 'scope-legends' }, ...LEGEND.map((kind) => legend(kind, words(`panel.queues.legend.${kind}`)))),
+    );
+    bindPointing(this.picture.canvas, {
+      tools,
+      store,
+      find: (x, y) => this.#find(x, y),
+      neighbour: (id, by) => this.#neighbour(id, by),
+    });
+  }
+
+  draw(view) {
+    const { words } = this.tools;
+    const { state, requests } = view;
+    this.panel.setExposure(state.header);
+    const isExposed = state.header?.measured.queues !== 'not_exposed';
+    const isEmpty = requests.length === 0 && state.totals.requests_finished === 0;
+    this.panel.setEmpty(!isExposed ? words('panel.queues.not_exposed') : isEmpty ? view.emptySentence('queues') : null);
+    const numWaiting = requests.filter(isWaiting).length;
+    const numRunning = requests.filter((request) => request.status === 'running').length;
+    this.panel.setHeadline(isEmpty ? '' : words('panel.queues.headline', { waiting: count(numWaiting), running: count(numRunning) }));
+    this.#updateFlow(state, numWaiting, numRunning);
+    setAttribute(this.clear, 'disabled', requests.every(isInFlight));
+    if (this.picture.isVisible && !isEmpty) this.#drawPicture(view);
+    this.panel.setSummary(() => this.#inWords(view, numWaiting, numRunning));
+  }
+
+  stop() {
+    this.picture.stop();
+  }
+
+  #flow() {
+    const { words } = this.tools;
+    const stage = (name) => h('span', { class: 'scope-stage-box', 'data-stage': name }, this.stages[name], h('span', {}, words(`panel.queues.${name}`)));
+    const arrow = () => h('span', { class: 'scope-arrow', 'aria-hidden': 'true' }, '→');
+    return h('div', { class: 'scope-flow' }, stage('incoming'), arrow(), stage('waiting'), arrow(), stage('running'), arrow(), stage('finished'));
+  }
+
+  #updateFlow(state, numWaiting, numRunning) {
+    const depths = Object.entries(state.queues?.queues ?? {});
+    const incoming = depths.filter(([name]) => name.startsWith('incoming'));
+    const sum = incoming.length === 0 ? null : incoming.reduce((total, [, depth]) => total + depth, 0);
+    const slots = state.header?.engine.batch_size ?? state.header?.engine.max_num_seqs ?? null;
+    setText(this.stages.incoming, count(sum));
+    setText(this.stages.waiting, count(numWaiting));
+    setText(this.stages.running, slots === null ? count(numRunning) : `${count(numRunning)} / ${count(slots)}`);
+    setText(this.stages.finished, count(state.totals.requests_finished));
+    for (const [name, depth] of depths) this.#setQueue(name, depth);
+    const misdelivered = state.queues?.num_misdelivered ?? null;
+    if (misdelivered !== null) this.#setQueue('num_misdelivered', misdelivered);
+  }
+
+  #setQueue(name, depth) {
+    if (!this.#queueChips.has(name)) {
+      const number = h('b');
+      this.#queueChips.set(name, number);
+      this.hiddenCount.before(h('span', { class: 'scope-queue', 'data-name': name }, name, number));
+    }
+    const number = this.#queueChips.get(name);
+    setText(number, count(depth));
+    setAttribute(number.parentElement, 'data-filled', depth > 0);
+  }
+
+  #drawPicture(view) {
+    const { width, height } = this.picture;
+    const { palette, state, requests, lit } = view;
+    this.#layout = layoutTimeline({ requests, now: state.time, height: height - AXIS * palette.scale, scale: palette.scale, lit });
+    this.#place = {
+      start: this.#layout.start,
+      end: this.#layout.end,
+      left: LEFT * palette.scale,
+      right: width - RIGHT * palette.scale,
+    };
+    drawTimeline(this.picture.begin(), {
+      layout: this.#layout,
+      place: this.#place,
+      palette,
+      lit,
+      width,
+      height,
+      depths: state.queues?.streams,
+      focus: view.crosshair === null ? null : timesOf(view.focusColumn),
+      words: this.tools.words,
+    });
+    const { numHidden } = this.#layout;
+    this.hiddenCount.hidden = numHidden === 0;
+    setText(this.hiddenCount, this.tools.words('panel.queues.more', { number: count(numHidden) }));
+  }
+
+  #find(x, y) {
+    const request = this.#layout?.rows[Math.floor(y / this.#layout.rowHeight)];
+    const time = this.#place === null ? null : this.#place.start + ((x - this.#place.left) / (this.#place.right - this.#place.left)) * (this.#place.end - this.#place.start);
+    const ordinal = time === null || x < this.#place.left ? null : this.#ordinalAt(time);
+    if (request === undefined) return { id: null, ordinal, content: null };
+    return { id: request.id, ordinal, content: this.#contentOf(request) };
+  }
+
+  /** The step that ran at a time, among the last that a screen can show. */
+  #ordinalAt(time) {
+    const columns = this.store.history.columns(this.store.shown, 512);
+    const place = columns.findLastIndex(({ step }) => step.start_time <= time);
+    const step = columns[place]?.step;
+    return step !== undefined && time <= step.start_time + step.duration ? columns[place].ordinal : null;
+  }
+
+  #contentOf(request) {
+    const { words } = this.tools;
+    const latency = latencyOf(request);
+    const lines = [
+      [words('panel.request'), request.id],
+      [words('panel.queues.tip.tokens'), `${count(request.numPromptTokens)} + ${count(request.numTokens)} / ${count(request.maxTokens)}`],
+      [words('panel.latency.queue'), duration(latency.queueTime)],
+      ['TTFT', duration(latency.ttft)],
+      [words('panel.queues.tip.source'), words(`panel.queues.source.${request.source}`)],
+    ];
+    if (request.numPreemptions > 0) lines.push([words('panel.queues.tip.preemptions'), count(request.numPreemptions)]);
+    return {
+      seat: request.seat,
+      title: words(`panel.queues.status.${request.finishReason ?? request.status}`),
+      lines,
+      note: request.message ?? undefined,
+    };
+  }
+
+  #neighbour(id, by) {
+    const rows = this.#layout?.rows ?? [];
+    if (rows.length === 0) return null;
+    const place = rows.findIndex((request) => request.id === id);
+    return rows[place === -1 ? 0 : (place + by + rows.length) % rows.length].id;
+  }
+
+  #inWords({ requests, state }, numWaiting, numRunning) {
+    const { words } = this.tools;
+    const head = words('panel.queues.summary', {
+      waiting: count(numWaiting),
+      running: count(numRunning),
+      finished: count(state.totals.requests_finished),
+    });
+    const rows = requests.filter(isInFlight).slice(0, 20).map((request) => `${seatLetter(request.seat)}: ${words(`panel.queues.status.${request.status}`)}`);
+    return [head, ...rows].join(' ');
+  }
+}
+
+function timesOf(column) {
+  return column === null ? null : { start: column.step.start_time, end: column.step.start_time + column.step.duration };
+}

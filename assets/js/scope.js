@@ -1,0 +1,105 @@
+// One scope on the page: transport and four panels over one store. `mount` builds it into an
+// element; `unmount` leaves nothing behind.
+
+import { BatchPanel } from './panels/batch.js';
+import { Control } from './control.js';
+import { Frames } from './frames.js';
+import { KVPanel } from './panels/kv.js';
+import { LatencyPanel } from './panels/latency.js';
+import { QueuesPanel } from './panels/queues.js';
+import { Tooltip } from './tooltip.js';
+import { Transport } from './transport.js';
+import { h } from './dom.js';
+import { readPalette, watchTheme } from './palette.js';
+import { stateSentence } from './status_line.js';
+
+export class Scope {
+  #abort = new AbortController();
+  #palette = null;
+
+  /** @param {HTMLElement} root @param {{store: object, words: Function, view: string|null}} options */
+  constructor(root, { store, words, view }) {
+    this.root = root;
+    this.store = store;
+    this.words = words;
+    this.tooltip = new Tooltip();
+    this.frames = new Frames(() => this.#draw());
+    const tools = { words, tooltip: this.tooltip, signal: this.#abort.signal };
+    const redraw = () => this.frames.soon();
+    this.transport = new Transport(tools, store, new Control());
+    this.panels = [
+      new BatchPanel(tools, store, redraw),
+      new KVPanel(tools, store, redraw),
+      new QueuesPanel(tools, store, redraw),
+      new LatencyPanel(tools, store),
+    ];
+    root.classList.add('scope');
+    root.dataset.view = view ?? 'full';
+    root.replaceChildren(this.transport.element, h('div', { class: 'scope-panels' }, ...this.panels.map((panel) => panel.element)));
+    this.#listen();
+    this.frames.soon();
+  }
+
+  unmount() {
+    this.#abort.abort();
+    this.frames.stop();
+    this.tooltip.remove();
+    for (const panel of this.panels) panel.stop();
+  }
+
+  #listen() {
+    const { signal } = this.#abort;
+    const { store } = this;
+    let pointed = store.lit;
+    let crosshair = store.crosshair;
+    const unsubscribe = store.subscribe(() => {
+      const isHand = pointed !== store.lit || crosshair !== store.crosshair;
+      pointed = store.lit;
+      crosshair = store.crosshair;
+      if (isHand) this.frames.soon();
+      else this.frames.request();
+    });
+    const unwatch = watchTheme(() => {
+      this.#palette = null;
+      this.frames.soon();
+    });
+    signal.addEventListener('abort', () => {
+      unsubscribe();
+      unwatch();
+    });
+    this.root.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape') store.set({ pinned: null });
+    }, { signal });
+  }
+
+  #draw() {
+    if (!this.root.isConnected) return;
+    this.#palette ??= readPalette(this.root);
+    const { store } = this;
+    const { state } = store;
+    const requests = [...store.requests(state)];
+    const view = {
+      state,
+      requests,
+      history: store.history,
+      palette: this.#palette,
+      lit: store.lit,
+      crosshair: store.crosshair,
+      focusColumn: store.history.column(store.crosshair ?? store.shown),
+      chosen: store.chosen(state),
+      emptySentence: (panel) => this.#emptySentence(panel),
+      redraw: () => this.frames.request(),
+    };
+    this.transport.draw(view);
+    for (const panel of this.panels) panel.draw(view);
+  }
+
+  /** What will appear in a panel and how to make it appear; while the engine is not up, why not. */
+  #emptySentence(panel) {
+    const { engines, backend } = this.store;
+    const engine = engines.get(backend);
+    const isUp = engine === undefined || ['ready', 'paused', 'idle'].includes(engine.state);
+    const hint = this.words(`panel.${panel}.empty`);
+    return isUp ? hint : `${stateSentence(engine, this.words)}\n${hint}`;
+  }
+}

@@ -1,0 +1,182 @@
+// The transport: hold, step and slow the engine; go back through what it did, and return to now.
+
+import { ControlError } from './control.js';
+import { count } from './format.js';
+import { h, icon, setAttribute, setText } from './dom.js';
+import { KeyForm } from './key_form.js';
+import { StatusLine } from './status_line.js';
+
+const SPEEDS = [0, 0.25, 1, 2];
+const STEERABLE = ['ready', 'paused'];
+
+export class Transport {
+  #pending = false;
+
+  /** @param {{words: Function, signal: AbortSignal}} tools */
+  constructor(tools, store, control) {
+    this.tools = tools;
+    this.store = store;
+    this.control = control;
+    const { words } = tools;
+    this.pause = this.#button('pause', () => this.#send(this.#isPaused() ? 'resume' : 'pause'));
+    this.step = this.#button('step', () => this.#step());
+    this.speed = this.#speedChoice();
+    this.slider = h('input', { type: 'range', class: 'scope-slider', min: '0', max: '0', value: '0', step: '1', 'aria-label': words('transport.scrub') });
+    this.position = h('output', { class: 'scope-position' });
+    this.live = h('button', { type: 'button', class: 'scope-button scope-live' }, h('i'), words('transport.live'));
+    this.menu = this.#menu();
+    this.key = new KeyForm(tools, control);
+    this.status = new StatusLine(tools);
+    this.element = h(
+      'section',
+      { id: 'transport', class: 'scope-transport', 'aria-label': words('transport.title') },
+      h('div', { class: 'scope-controls' }, this.pause, this.step, this.speed, this.slider, this.position, this.live, this.menu),
+      this.status.element,
+      this.key.element,
+    );
+    const { signal } = tools;
+    this.slider.addEventListener('input', () => store.lookAt(Number(this.slider.value)), { signal });
+    this.live.addEventListener('click', () => store.goLive(), { signal });
+  }
+
+  draw(view) {
+    const { store } = this;
+    const { words } = this.tools;
+    const isPaused = this.#isPaused();
+    this.#face(this.pause, isPaused ? 'resume' : 'pause');
+    this.#offer(this.pause, null);
+    this.#offer(this.step, isPaused ? null : words('transport.step.needs_pause'));
+    this.#offer(this.speed, null);
+    const delay = store.engines.get(store.backend)?.step_delay ?? 0;
+    if (document.activeElement !== this.speed) this.#showSpeed(delay);
+    this.#drawScrub(view);
+    this.status.draw(view, store);
+  }
+
+  #drawScrub({ history }) {
+    const { store } = this;
+    const { words } = this.tools;
+    setAttribute(this.slider, 'min', history.isEmpty ? 0 : history.first);
+    setAttribute(this.slider, 'max', Math.max(history.last, history.first + 1));
+    setAttribute(this.slider, 'disabled', history.isEmpty);
+    const value = String(history.isEmpty ? 1 : store.shown);
+    if (this.slider.value !== value) this.slider.value = value;
+    const share = history.last > history.first ? (store.shown - history.first) / (history.last - history.first) : 1;
+    this.slider.style.setProperty('--share', `${share * 100}%`);
+    const shown = history.column(store.shown)?.step.step_id ?? null;
+    const latest = history.column(history.last)?.step.step_id ?? null;
+    const text = latest === null ? words('transport.no_steps') : words('transport.position', { step: count(shown), latest: count(latest) });
+    setText(this.position, text);
+    setAttribute(this.slider, 'aria-valuetext', text);
+    setAttribute(this.live, 'data-live', String(store.isLive));
+    setAttribute(this.live, 'aria-pressed', String(store.isLive));
+  }
+
+  #isPaused() {
+    return this.store.engines.get(this.store.backend)?.state === 'paused';
+  }
+
+  #button(name, onClick) {
+    const face = h('span');
+    const button = h('button', { type: 'button', class: 'scope-button', 'data-action': name }, icon(name), face);
+    button.addEventListener('click', onClick, { signal: this.tools.signal });
+    this.#face(button, name);
+    return button;
+  }
+
+  #face(button, name) {
+    if (button.dataset.face === name) return;
+    button.dataset.face = name;
+    button.querySelector('svg').replaceWith(icon(name));
+    setText(button.querySelector('span'), this.tools.words(`transport.${name}`));
+  }
+
+  /** Enabled, or disabled with the reason. */
+  #offer(control, reason) {
+    const { words } = this.tools;
+    const { backend, engines, connection } = this.store;
+    const engine = engines.get(backend);
+    const why =
+      connection.phase !== 'open' ? words('transport.no_connection')
+      : engine === undefined || !STEERABLE.includes(engine.state) ? words('transport.not_ready', { backend: backend ?? '', state: words(`state.${engine?.state ?? 'idle'}`) })
+      : reason;
+    setAttribute(control, 'disabled', why !== null || this.#pending);
+    setAttribute(control, 'title', why ?? words(`transport.${control.dataset.face ?? control.dataset.action}.hint`));
+  }
+
+  #speedChoice() {
+    const { words, signal } = this.tools;
+    const options = SPEEDS.map((delay) => h('option', { value: String(delay) }, this.#speedText(delay)));
+    const choice = h('select', { class: 'scope-select', 'aria-label': words('transport.speed'), 'data-action': 'speed' }, ...options);
+    choice.addEventListener('change', () => this.#send('speed', { step_delay: Number(choice.value) }), { signal });
+    return choice;
+  }
+
+  #speedText(delay) {
+    const { words } = this.tools;
+    return delay === 0 ? words('transport.speed.off') : words('transport.speed.delay', { seconds: delay });
+  }
+
+  /** The engine's own delay, also one that is not among the choices. */
+  #showSpeed(delay) {
+    const value = String(delay);
+    if (this.speed.value === value) return;
+    if (![...this.speed.options].some((option) => option.value === value)) {
+      this.speed.append(h('option', { value }, this.#speedText(delay)));
+    }
+    this.speed.value = value;
+  }
+
+  #menu() {
+    const { words, signal } = this.tools;
+    const item = (action) => {
+      const button = h('button', { type: 'button', class: 'scope-menu-item' }, h('b', {}, words(`transport.${action}`)), h('span', {}, words(`transport.${action}.hint`)));
+      button.addEventListener('click', () => {
+        menu.open = false;
+        this.#send(action);
+      }, { signal });
+      return button;
+    };
+    const summary = h('summary', { class: 'scope-button', 'aria-label': words('transport.more'), title: words('transport.more') }, icon('more'));
+    const menu = h('details', { class: 'scope-menu' }, summary, h('div', { class: 'scope-menu-items' }, item('restart'), item('kill-worker')));
+    document.addEventListener('pointerdown', (event) => {
+      if (!menu.contains(event.target)) menu.open = false;
+    }, { signal });
+    menu.addEventListener('keydown', (event) => {
+      if (event.key !== 'Escape') return;
+      menu.open = false;
+      summary.focus();
+    }, { signal });
+    return menu;
+  }
+
+  async #step() {
+    this.store.goLive();
+    await this.#send('step');
+  }
+
+  async #send(action, body) {
+    const { store } = this;
+    this.#pending = true;
+    this.status.say(null);
+    store.notify();
+    try {
+      await this.control.send(store.backend, action, body);
+      this.key.close();
+    } catch (error) {
+      if (!(error instanceof ControlError)) throw error;
+      this.#refused(error, () => this.#send(action, body));
+    } finally {
+      this.#pending = false;
+      store.notify();
+    }
+  }
+
+  #refused(error, again) {
+    const { words } = this.tools;
+    if (error.status === 401) this.key.ask(again);
+    const known = { 0: 'transport.error.unreachable', 401: 'transport.error.key', 409: 'transport.error.nothing_to_step' };
+    const key = known[error.status];
+    this.status.say(key === undefined ? words('transport.error.refused', { message: error.message }) : words(key));
+  }
+}
