@@ -50,7 +50,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
 class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
     """What a request receives. One chunk a token, then one with ``finish_reason`` and no token.
 
-    ``text`` can be empty: a token that is half a character adds nothing until it is whole.
+    ``text`` can be empty: a token that is half a character adds nothing until it is whole. The last
+    chunk has text where some was held back as the possible start of a stop string that never came.
     """
 
     text: str

@@ -93,6 +93,9 @@ class HostedEngine(ABC):
     def on_worker_death(self, error: EngineDied) -> None:
         """Wake whoever waits for the child. Requests in flight are failed afterwards."""
 
+    def check_request(self, request: GenerationRequest) -> None:  # noqa: B027
+        """Refuse what this engine alone cannot do. Raises ``InvalidRequest`` naming the field."""
+
     def on_worker_ready(self) -> None:  # noqa: B027 - nothing to do is a fine answer
         """The child can take work; called before the first request is enqueued."""
 
@@ -118,6 +121,7 @@ class HostedEngine(ABC):
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[TokenChunk]:
         admission.check_fields(request, self.info, self.settings)
+        self.check_request(request)
         await self.start()
         stream = self._admit(request)
         try:

@@ -18,7 +18,7 @@ from backends.records import (
     StepRecord,
 )
 
-PATIENCE = 60
+PATIENCE = 30
 """Seconds after which a test that waits for an engine fails."""
 
 
@@ -50,6 +50,7 @@ class Client:
         self.id = request.request_id
         self.chunks: list[TokenChunk] = []
         self.error: ServescopeError | None = None
+        self._grown = asyncio.Event()
         self._chunks = engine.generate(request)
         self.task = asyncio.create_task(self._read())
 
@@ -57,6 +58,7 @@ class Client:
         try:
             async for chunk in self._chunks:
                 self.chunks.append(chunk)
+                self._grown.set()
         except ServescopeError as error:
             self.error = error
 
@@ -67,6 +69,13 @@ class Client:
     @property
     def text(self) -> str:
         return "".join(chunk.text for chunk in self.chunks)
+
+    async def receives(self, count: int) -> None:
+        """Return when that many tokens have come."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.tokens) < count:
+                self._grown.clear()
+                await self._grown.wait()
 
     async def leave(self) -> None:
         self.task.cancel()
@@ -87,6 +96,10 @@ class Watch:
     @property
     def steps(self) -> list[StepRecord]:
         return [record for record in self.records if isinstance(record, StepRecord)]
+
+    @property
+    def samples(self) -> list[QueueSample]:
+        return [record for record in self.records if isinstance(record, QueueSample)]
 
     @property
     def batches(self) -> list[str]:
@@ -118,9 +131,9 @@ async def held(engine: HostedEngine, *requests: GenerationRequest) -> list[Clien
 
 async def press_step(engine: HostedEngine, watch: Watch) -> None:
     """One step, until its records are there."""
-    before = len(watch.steps)
+    before = len(watch.samples)
     await engine.control(ControlAction.STEP)
-    await watch.until(lambda: len(watch.steps) > before and isinstance(watch.records[-1], QueueSample))
+    await watch.until(lambda: len(watch.samples) > before)
 
 
 async def run(engine: HostedEngine, *clients: Client) -> None:

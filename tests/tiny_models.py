@@ -17,6 +17,10 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
+from backends.models import PreparedModel
+from backends.models.build import build
+from backends.models.locate import locate
+
 Architecture = Literal["llama", "qwen2", "qwen3", "opt"]
 TokenizerKind = Literal["bytes", "words"]
 
@@ -60,6 +64,14 @@ def make_tiny_model(
     model.save_pretrained(folder)
     wrapped.save_pretrained(folder)
     return folder
+
+
+def prepare_tiny_model(
+    folder: Path, architecture: Architecture = "llama", *, tokenizer: TokenizerKind = "bytes"
+) -> PreparedModel:
+    """A tiny model as an engine gets it: out of the cache."""
+    source = make_tiny_model(folder / f"{architecture}-{tokenizer}", architecture, tokenizer=tokenizer)
+    return build(locate(str(source)), folder / "cache", lambda fraction, sentence: None)
 
 
 def _config(architecture: Architecture, wrapped: PreTrainedTokenizerFast, max_positions: int) -> object:

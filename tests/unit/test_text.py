@@ -19,7 +19,7 @@ from backends.models import PreparedModel
 from backends.models.build import build
 from backends.models.locate import locate
 from backends.text import OutputText, StopMatcher, TextCodec, plain_chat
-from tests.tiny_models import make_tiny_model
+from tests.tiny_models import make_tiny_model, prepare_tiny_model
 
 TEXTS = (
     "a b c d",
@@ -46,14 +46,9 @@ CONVERSATION = [
 ]
 
 
-def prepare(source: Path, cache: Path) -> PreparedModel:
-    return build(locate(str(source)), cache, lambda fraction, sentence: None)
-
-
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> PreparedModel:
-    folder = tmp_path_factory.mktemp("tiny")
-    return prepare(make_tiny_model(folder / "model", "llama"), folder / "cache")
+    return prepare_tiny_model(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +98,7 @@ def test_the_start_token_that_a_tokenizer_adds_is_counted() -> None:
 
 
 def test_a_words_model_has_one_token_a_word(tmp_path: Path) -> None:
-    prepared = prepare(make_tiny_model(tmp_path / "model", tokenizer="words"), tmp_path / "cache")
-    codec = TextCodec.load(prepared)
+    codec = TextCodec.load(prepare_tiny_model(tmp_path, tokenizer="words"))
     assert codec.count_tokens("a b c d") == 4
     text, ids = "a b c d", codec.encode("a b c d")
     for token_id in codec.encode(" e fa gi z"):
@@ -236,7 +230,7 @@ def test_a_chat_is_rendered_as_transformers_renders_it(
     source = make_tiny_model(tmp_path / "model", "qwen2")
     if template is not None:
         (source / "chat_template.jinja").write_text(template)
-    prepared = prepare(source, tmp_path / "cache")
+    prepared = build(locate(str(source)), tmp_path / "cache", lambda fraction, sentence: None)
     tokenizer = AutoTokenizer.from_pretrained(prepared.path)
     expected = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     assert TextCodec.load(prepared).render_chat(conversation) == expected
@@ -269,8 +263,7 @@ def test_a_start_token_that_the_tokenizer_adds_is_not_in_the_prompt_twice() -> N
 
 
 def test_a_model_without_a_template_gets_plain_text(tmp_path: Path) -> None:
-    prepared = prepare(make_tiny_model(tmp_path / "model", "opt"), tmp_path / "cache")
-    codec = TextCodec.load(prepared)
+    codec = TextCodec.load(prepare_tiny_model(tmp_path, "opt"))
     assert not codec.has_chat_template
     assert codec.render_chat(CONVERSATION) == plain_chat(CONVERSATION)
     assert plain_chat(CONVERSATION) == (
