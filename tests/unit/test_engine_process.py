@@ -117,7 +117,8 @@ from tests.unit.engine_children import Config, Say
 from backends.engine_process import EngineProcess
 
 if __name__ == "__main__":
-    child = EngineProcess(name="orphan", main="tests.unit.engine_children:{main}", config=Config(), message_type=Say,
+    child = EngineProcess(
+        name="orphan", main="tests.unit.engine_children:{main}", config=Config(), message_type=Say,
         on_message=print, on_progress=print, on_death=print)
     child.spawn()
     while not child.pid or child.clock_offset_bound is None:
