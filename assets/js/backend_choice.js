@@ -1,5 +1,6 @@
 // The backend choice is the page's; here its options get their state, and we hear what is chosen.
 
+import { percent } from './format.js';
 import { setAttribute, setText } from './dom.js';
 import { stateSentence } from './status_line.js';
 
@@ -8,19 +9,30 @@ export function chosenBackend() {
   return document.querySelector('#backend-choice input[type="radio"]:checked')?.value ?? null;
 }
 
-/** Calls back with the name when another backend is chosen, also when the page changes it by itself. */
-export function watchChoice(onChoice, signal, { tellNow }) {
-  const tell = () => {
-    const name = chosenBackend();
-    if (name !== null) onChoice(name);
-  };
-  document.addEventListener('change', (event) => {
-    if (event.target.closest?.('#backend-choice')) tell();
-  }, { signal });
-  if (tellNow) tell();
+/** Is there such a backend to choose? */
+export function hasOption(name) {
+  return [...document.querySelectorAll('#backend-choice input[type="radio"]')].some((input) => input.value === name);
 }
 
-/** State on each option (drawn by CSS), and the reason of the chosen one in #backend-state. */
+/**
+ * Calls back with the name when another backend is chosen, by a person or by the page itself. The
+ * choice comes with the page's components, after this script, and may be drawn anew.
+ */
+export function watchChoice(onChoice) {
+  let known = null;
+  const look = () => {
+    const name = chosenBackend();
+    if (name === null || name === known) return;
+    known = name;
+    onChoice(name);
+  };
+  document.addEventListener('change', look);
+  const changes = { childList: true, subtree: true, attributes: true, attributeFilter: ['class'] };
+  new MutationObserver(look).observe(document.documentElement, changes);
+  look();
+}
+
+/** State on each option (drawn by CSS), and in #backend-state why the chosen one does not answer. */
 export function showStates(engines, chosen, words) {
   for (const input of document.querySelectorAll('#backend-choice input[type="radio"]')) {
     const engine = engines.get(input.value);
@@ -32,6 +44,9 @@ export function showStates(engines, chosen, words) {
   const line = document.getElementById('backend-state');
   if (line === null) return;
   const engine = engines.get(chosen);
-  setText(line, engine === undefined ? words('state.idle.sentence', { backend: chosen ?? '' }) : stateSentence(engine, words));
+  const isUp = engine === undefined || ['ready', 'paused'].includes(engine.state);
+  const progress = engine?.progress ?? null;
+  const share = progress === null ? '' : ` · ${percent(progress)}`;
+  setText(line, isUp ? '' : `${stateSentence(engine, words)}${share}`);
   setAttribute(line, 'data-state', engine?.state ?? 'idle');
 }

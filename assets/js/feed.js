@@ -3,6 +3,7 @@
 // A connection brings the header (once the engine has started), then a snapshot unless our `since`
 // is still in the server's log, then every record in order. `Counter` keeps the `since`.
 
+const SCHEMA_VERSION = 1; // of the records: backends/records.py
 const FIRST_DELAY = 250; // under the server's grace for a visitor who comes back
 const LONGEST_DELAY = 8000;
 const REFUSED = { from: 4400, to: 4500 }; // close codes: asking again would be answered the same
@@ -63,7 +64,7 @@ export class Counter {
 }
 
 /**
- * @typedef {{phase: 'connecting'|'open'|'lost'|'refused', reason?: string}} Connection
+ * @typedef {{phase: 'connecting'|'open'|'lost'|'refused'|'outdated', reason?: string}} Connection
  */
 export class Feed {
   #options;
@@ -128,6 +129,11 @@ export class Feed {
     this.#attempts = 0;
     const use = [];
     for (const record of records) {
+      if (record.type === 'header' && record.schema_version !== SCHEMA_VERSION) {
+        this.close();
+        this.#say({ phase: 'outdated' }); // only loading the page anew helps
+        return;
+      }
       const verdict = this.#counter.see(record);
       if (verdict === START_OVER) {
         this.#startOver();

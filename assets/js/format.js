@@ -21,6 +21,11 @@ export function duration(seconds) {
   return `${grouped.format(Math.floor(whole / 60))} min ${String(whole % 60).padStart(2, '0')} s`;
 }
 
+/** A round duration at the end of an axis: 0.2 → "200 ms", 5 → "5 s". */
+export function roundDuration(seconds) {
+  return seconds < 1 ? `${Number((seconds * 1000).toPrecision(3))} ms` : `${Number(seconds.toPrecision(3))} s`;
+}
+
 /** 12.43 → "12.4"; from 100 on without a fraction. */
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined) return DASH;

@@ -6,7 +6,9 @@ import { Scope } from './scope.js';
 import { Store } from './store.js';
 import { loadWords } from './words.js';
 import { showChatMeta } from './chat_meta.js';
-import { showStates, watchChoice } from './backend_choice.js';
+import { hasOption, showStates, watchChoice } from './backend_choice.js';
+
+const ADDRESS_DELAY = 300; // a browser allows only so many changes of the address a second
 
 const page = (window.servescope ??= {});
 page.visitor ??= newVisitor();
@@ -91,6 +93,25 @@ function followDeepLink(store, step) {
   });
 }
 
+/** The address says which step is looked at, so that it can be shared. */
+function keepStepInAddress(store) {
+  let timer = null;
+  const write = () => {
+    timer = null;
+    const url = new URL(location.href);
+    const step = store.isLive ? null : store.history.column(store.position)?.step.step_id;
+    if (step === null || step === undefined) url.searchParams.delete('step');
+    else url.searchParams.set('step', String(step));
+    if (url.href !== location.href) history.replaceState(history.state, '', url);
+  };
+  let known = store.position;
+  store.subscribe(() => {
+    if (store.position === known || store.waitingForStep !== null) return;
+    known = store.position;
+    timer ??= setTimeout(write, ADDRESS_DELAY);
+  });
+}
+
 async function start() {
   const query = new URLSearchParams(location.search);
   const words = await loadWords(page.lang ?? document.documentElement.lang);
@@ -98,6 +119,7 @@ async function start() {
   const feeds = new Feeds(store);
   page.store = store;
   followDeepLink(store, query.get('step'));
+  keepStepInAddress(store);
   store.subscribe(() => {
     showStates(store.engines, store.backend, words);
     showChatMeta(store, words);
@@ -112,26 +134,27 @@ async function start() {
     store.notify();
   });
   keepMounted(store, words, query.get('view'));
-  watchForChoice(feeds, query.get('backend'));
+  followChoice(feeds, query.get('backend'));
+  store.set({ controls: await askForControls() });
 }
 
-/** The choice comes with the page's components, after this script. */
-function watchForChoice(feeds, wanted) {
-  const abort = new AbortController();
-  const choose = (backend) => feeds.choose(backend);
-  const find = () => {
-    const options = [...document.querySelectorAll('#backend-choice input[type="radio"]')];
-    if (options.length === 0) return false;
-    // What the address asked for the page is about to choose, and will say so.
-    watchChoice(choose, abort.signal, { tellNow: options.every((option) => option.value !== wanted) });
-    return true;
-  };
-  if (wanted !== null) choose(wanted);
-  if (find()) return;
-  const observer = new MutationObserver(() => {
-    if (find()) observer.disconnect();
+/** The page opens with the engine its address names, and chooses it itself a little later. */
+function followChoice(feeds, wanted) {
+  let awaited = wanted;
+  if (wanted !== null) feeds.choose(wanted);
+  watchChoice((backend) => {
+    if (awaited !== null && backend !== awaited && hasOption(awaited)) return;
+    awaited = null;
+    feeds.choose(backend);
   });
-  observer.observe(document.documentElement, { childList: true, subtree: true });
+}
+
+/** Which controls each backend has. Without an answer all are offered, and the server decides. */
+async function askForControls() {
+  const response = await fetch(new URL('health', document.baseURI));
+  if (!response.ok) return new Map();
+  const { backends } = await response.json();
+  return new Map(Object.entries(backends).map(([name, backend]) => [name, backend.controls]));
 }
 
 await start();

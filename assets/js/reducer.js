@@ -89,6 +89,11 @@ const FOLDS = {
 
   step: applyStep,
 
+  kv(state, record) {
+    applyKV(state.pool, record.kv, (id) => own(state, id));
+    see(state, record.time);
+  },
+
   token(state, record) {
     state.totals.output_tokens += 1;
     see(state, record.time);

@@ -78,12 +78,13 @@ export class Scope {
     const { store } = this;
     const { state } = store;
     const requests = [...store.requests(state)];
+    const isPinVisible = requests.some((request) => request.id === store.pinned);
     const view = {
       state,
       requests,
       history: store.history,
       palette: this.#palette,
-      lit: store.lit,
+      lit: store.pointed ?? (isPinVisible ? store.pinned : null),
       crosshair: store.crosshair,
       focusColumn: store.history.column(store.crosshair ?? store.shown),
       chosen: store.chosen(state),
@@ -94,12 +95,15 @@ export class Scope {
     for (const panel of this.panels) panel.draw(view);
   }
 
-  /** What will appear in a panel and how to make it appear; while the engine is not up, why not. */
+  /** What will appear in a panel, and how to make it appear or why it cannot. */
   #emptySentence(panel) {
     const { engines, backend } = this.store;
-    const engine = engines.get(backend);
-    const isUp = engine === undefined || ['ready', 'paused', 'idle'].includes(engine.state);
-    const hint = this.words(`panel.${panel}.empty`);
-    return isUp ? hint : `${stateSentence(engine, this.words)}\n${hint}`;
+    const state = engines.get(backend)?.state;
+    const how = ['unavailable', 'crashed'].includes(state) ? stateSentence(engines.get(backend), this.words) : this.#nextStep(state);
+    return `${this.words(`panel.${panel}.empty`)} ${how}`;
+  }
+
+  #nextStep(state) {
+    return this.words(['starting', 'restarting'].includes(state) ? 'panel.empty.starting' : 'panel.empty.send');
   }
 }

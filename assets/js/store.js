@@ -16,6 +16,7 @@ export class Store {
   lastMine = null;
   clearedTime = null; // requests that finished until then are not shown
   engines = new Map(); // backend → its last `state` record
+  controls = new Map(); // backend → names of the controls it has, once the server has told
   connection = { phase: 'connecting' };
   waitingForStep = null; // step id of a deep link, until that step is there
 

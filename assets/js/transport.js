@@ -24,6 +24,7 @@ export class Transport {
     this.slider = h('input', { type: 'range', class: 'scope-slider', min: '0', max: '0', value: '0', step: '1', 'aria-label': words('transport.scrub') });
     this.position = h('output', { class: 'scope-position' });
     this.live = h('button', { type: 'button', class: 'scope-button scope-live' }, h('i'), words('transport.live'));
+    this.items = new Map(); // action → its button in the menu
     this.menu = this.#menu();
     this.key = new KeyForm(tools, control);
     this.status = new StatusLine(tools);
@@ -44,9 +45,10 @@ export class Transport {
     const { words } = this.tools;
     const isPaused = this.#isPaused();
     this.#face(this.pause, isPaused ? 'resume' : 'pause');
-    this.#offer(this.pause, null);
-    this.#offer(this.step, isPaused ? null : words('transport.step.needs_pause'));
-    this.#offer(this.speed, null);
+    this.#offer(this.pause, isPaused ? 'resume' : 'pause', null);
+    this.#offer(this.step, 'step', isPaused ? null : words('transport.step.needs_pause'));
+    this.#offer(this.speed, 'speed', null);
+    for (const [action, item] of this.items) this.#offerItem(item, action);
     const delay = store.engines.get(store.backend)?.step_delay ?? 0;
     if (document.activeElement !== this.speed) this.#showSpeed(delay);
     this.#drawScrub(view);
@@ -92,16 +94,32 @@ export class Transport {
   }
 
   /** Enabled, or disabled with the reason. */
-  #offer(control, reason) {
-    const { words } = this.tools;
-    const { backend, engines, connection } = this.store;
-    const engine = engines.get(backend);
-    const why =
-      connection.phase !== 'open' ? words('transport.no_connection')
-      : engine === undefined || !STEERABLE.includes(engine.state) ? words('transport.not_ready', { backend: backend ?? '', state: words(`state.${engine?.state ?? 'idle'}`) })
-      : reason;
+  #offer(control, action, reason) {
+    const why = this.#unavailable(action) ?? this.#notReady() ?? reason;
     setAttribute(control, 'disabled', why !== null || this.#pending);
-    setAttribute(control, 'title', why ?? words(`transport.${control.dataset.face ?? control.dataset.action}.hint`));
+    setAttribute(control, 'title', why ?? this.tools.words(`transport.${action}.hint`));
+  }
+
+  /** A worker can be restarted in any state in which there is, or was, one. */
+  #offerItem(item, action) {
+    const why = this.#unavailable(action);
+    setAttribute(item, 'disabled', why !== null || this.#pending);
+    setText(item.lastChild, why ?? this.tools.words(`transport.${action}.hint`));
+  }
+
+  #unavailable(action) {
+    const { words } = this.tools;
+    const { backend, connection, controls } = this.store;
+    if (connection.phase !== 'open') return words('transport.no_connection');
+    const has = controls.get(backend)?.includes(action) ?? true; // until told otherwise the server decides
+    return has ? null : words('transport.no_control', { backend });
+  }
+
+  #notReady() {
+    const { words } = this.tools;
+    const { backend, engines } = this.store;
+    const state = engines.get(backend)?.state ?? 'idle';
+    return STEERABLE.includes(state) ? null : words('transport.not_ready', { backend: backend ?? '', state: words(`state.${state}`) });
   }
 
   #speedChoice() {
@@ -135,6 +153,7 @@ export class Transport {
         menu.open = false;
         this.#send(action);
       }, { signal });
+      this.items.set(action, button);
       return button;
     };
     const summary = h('summary', { class: 'scope-button', 'aria-label': words('transport.more'), title: words('transport.more') }, icon('more'));

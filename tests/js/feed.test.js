@@ -158,6 +158,14 @@ test('a refusal is told with its reason and not asked again', () => {
   assert.equal(seen.phases.at(-1), 'refused');
 });
 
+test('records of another schema version are not taken', () => {
+  const { seen } = openFeed();
+  FakeSocket.last.send(header({ schema_version: 2 }), snapshot());
+  assert.deepEqual(seen.records, []);
+  assert.equal(seen.phases.at(-1), 'outdated');
+  assert.ok(FakeSocket.last.isClosed);
+});
+
 test('a feed that is closed stays closed, and goes on from there when opened again', () => {
   const { feed, seen } = openFeed();
   const socket = FakeSocket.last;

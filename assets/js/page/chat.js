@@ -64,3 +64,13 @@ export function keepEndInView() {
     }).observe(messages, { childList: true });
   });
 }
+
+/** A screen reader reads an answer when it is whole, not ten times a second. */
+export function keepReadersWaiting() {
+  whenever('#chat-stop', (stop) => {
+    const tell = () => {
+      document.querySelector('#chat-log [role=log]')?.setAttribute('aria-busy', String(!stop.disabled));
+    };
+    new MutationObserver(tell).observe(stop, { attributeFilter: ['disabled'] });
+  });
+}

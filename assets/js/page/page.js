@@ -1,6 +1,12 @@
 // The page's own small scripts: everything that is neither Gradio's nor a panel's.
 
-import { keepChoicesTogether, keepEditsReadable, keepEndInView, keepUnfinishedSyllables } from './chat.js';
+import {
+  keepChoicesTogether,
+  keepEditsReadable,
+  keepEndInView,
+  keepReadersWaiting,
+  keepUnfinishedSyllables,
+} from './chat.js';
 import { keepEngineInAddress } from './engine.js';
 import { keepHeader } from './header.js';
 import { keepTheme } from './theme.js';
@@ -12,3 +18,4 @@ keepChoicesTogether();
 keepUnfinishedSyllables();
 keepEditsReadable();
 keepEndInView();
+keepReadersWaiting();

@@ -1,7 +1,7 @@
 // Drawing the batch: cells, waiting requests, durations, and the step under the pointer.
 
 import { badge, hatch, label, letter, vertical } from '../pen.js';
-import { count, duration, niceCeiling } from '../format.js';
+import { count, niceCeiling, roundDuration } from '../format.js';
 import { paddingOfRows } from './batch_layout.js';
 
 const FADED = 0.26;
@@ -163,7 +163,7 @@ function drawDurations(context, { layout, palette, columns, crosshair }) {
     context.fillRect(layout.plotLeft, Math.round(y), layout.right - layout.plotLeft, 1);
   }
   const style = { font: palette.small, colour: palette.mute, align: 'right' };
-  label(context, duration(scale), layout.plotLeft - 6, top + 4, style);
+  label(context, roundDuration(scale), layout.plotLeft - 6, top + 4, style);
   label(context, '0', layout.plotLeft - 6, bottom - 3, style);
   columns.forEach((column, index) => {
     const height = Math.max(1, Math.round((column.step.duration / scale) * (bottom - top)));

@@ -3,6 +3,7 @@
 
 const SCRIPT = 'vendor/plotly.min.js';
 const INTERVAL = 500;
+const SHARE = 8; // on a slow machine, so seldom that drawing takes an eighth of the time
 
 let loading = null;
 
@@ -23,6 +24,7 @@ export class Chart {
   #failed = false;
   #figure = null;
   #drawnAt = -Infinity;
+  #cost = 0; // milliseconds the last drawing took
   #timer = null;
   #observer;
   #stopped = false;
@@ -64,7 +66,7 @@ export class Chart {
 
   #later() {
     if (this.#timer !== null || this.#plotly === null || this.#figure === null || this.#stopped) return;
-    const wait = Math.max(0, this.#drawnAt + INTERVAL - performance.now());
+    const wait = Math.max(0, this.#drawnAt + Math.max(INTERVAL, SHARE * this.#cost) - performance.now());
     this.#timer = setTimeout(() => this.#draw(), wait);
   }
 
@@ -75,5 +77,6 @@ export class Chart {
     this.#drawnAt = performance.now();
     const layout = { ...this.#figure.layout, width, height };
     this.#plotly.react(this.#element, this.#figure.traces, layout, { displayModeBar: false, responsive: false });
+    this.#cost = performance.now() - this.#drawnAt;
   }
 }

@@ -71,7 +71,7 @@ export class KVPanel {
   #emptySentence(view, kind) {
     const { words } = this.tools;
     if (view.state.header === null) return view.emptySentence('kv');
-    if (kind !== null) return words(`panel.kv.${kind}.empty`);
+    if (kind !== null) return view.emptySentence(`kv.${kind}`);
     return view.state.header.notes?.kv ?? words('panel.kv.not_exposed');
   }
 

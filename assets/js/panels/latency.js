@@ -1,6 +1,6 @@
 // The Latency panel: a row a request, a row for all, and the gap before each token as a chart.
 
-import { h, setAttribute, setText } from '../dom.js';
+import { h, hidden, setAttribute, setText } from '../dom.js';
 import { Panel } from './panel.js';
 import { count, duration, rate } from '../format.js';
 import { latencyOf, summaryOf, throughput } from '../latency.js';
@@ -32,7 +32,7 @@ export class LatencyPanel {
       'table',
       { class: 'scope-table' },
       h('caption', { class: 'scope-hidden' }, words('panel.latency.caption')),
-      h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, words('panel.latency.seat')), ...COLUMNS.map((name) => this.#heading(name)))),
+      h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, hidden({}, words('panel.request'))), ...COLUMNS.map((name) => this.#heading(name)))),
       this.tbody,
       h('tfoot', {}, this.summaryRow.row),
     );
@@ -56,8 +56,7 @@ export class LatencyPanel {
     if (now - this.#tableAt >= TABLE_INTERVAL) {
       this.#tableAt = now;
       this.#updateTable(view);
-      this.points = itlPoints(requests, state.time ?? 0);
-      this.chart.show(itlFigure(this.points, { ...view, words: this.tools.words }));
+      this.#updateChart(view);
     } else if (!this.pending) {
       this.pending = setTimeout(() => {
         this.pending = null;
@@ -144,6 +143,15 @@ export class LatencyPanel {
       setAttribute(button, 'aria-pressed', String(id === this.store.pinned));
       setAttribute(row, 'data-mine', this.store.mine.has(id) ? 'true' : null);
     }
+  }
+
+  /** Drawing it costs far more than the table, so only what would look different is drawn. */
+  #updateChart(view) {
+    const drawn = [view.state, view.state.time, view.palette, view.lit, view.requests.length];
+    if (drawn.every((value, index) => value === this.drawn?.[index])) return;
+    this.drawn = drawn;
+    this.points = itlPoints(view.requests, view.state.time ?? 0);
+    this.chart.show(itlFigure(this.points, { ...view, words: this.tools.words }));
   }
 
   /** The step under the pointer, over the chart. */

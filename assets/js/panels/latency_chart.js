@@ -4,8 +4,9 @@ import { gapsOf } from '../latency.js';
 import { niceCeiling } from '../format.js';
 import { seatLetter } from '../seats.js';
 
-const MOST_POINTS = 900;
+const MOST_POINTS = 400;
 const LONGEST_SPAN = 120;
+const SLOW = 2; // seconds: from there on the axis counts in seconds
 const SYMBOLS = ['circle', 'diamond', 'square', 'triangle-up', 'cross', 'x', 'star', 'hexagon'];
 
 const OVERHANG = 0.01; // of the axis after now, so that the last mark is whole
@@ -32,16 +33,18 @@ export function itlPoints(requests, now) {
 }
 
 export function itlFigure({ start, end, series }, { palette, words, lit }) {
+  const isSlow = series.some(({ gaps }) => gaps.some((gap) => gap > SLOW));
+  const unit = isSlow ? { name: 's', perSecond: 1 } : { name: 'ms', perSecond: 1000 };
   const traces = series.map(({ request, times, gaps }) => ({
     type: 'scatter',
     mode: 'markers',
     name: seatLetter(request.seat),
     x: times.map((time) => time - end),
-    y: gaps.map((gap) => gap * 1000),
+    y: gaps.map((gap) => gap * unit.perSecond),
     marker: markerOf(request, gaps, palette, lit),
-    hovertemplate: `${seatLetter(request.seat)}  %{y:.1f} ms<extra></extra>`,
+    hovertemplate: `${seatLetter(request.seat)}  %{y:.3~r} ${unit.name}<extra></extra>`,
   }));
-  return { traces, layout: layoutOf(start, end, palette, words) };
+  return { traces, layout: layoutOf(start, end, unit, palette, words) };
 }
 
 /** A gap of zero is two tokens in one delivery: an open mark, so that it is seen. */
@@ -62,7 +65,7 @@ export function timeShare(step, { start, end }) {
   return share < 0 || share > 1 ? null : share;
 }
 
-function layoutOf(start, end, palette, words) {
+function layoutOf(start, end, unit, palette, words) {
   const font = { family: 'inherit', size: 10.5 * palette.scale, color: palette.mute };
   const axis = { gridcolor: palette.line, zerolinecolor: palette.line, linecolor: palette.line, tickfont: font, fixedrange: true };
   const m = Object.fromEntries(Object.entries(MARGIN).map(([side, size]) => [side, size * palette.scale]));
@@ -74,7 +77,7 @@ function layoutOf(start, end, palette, words) {
     hovermode: 'closest',
     hoverlabel: { font: { ...font, color: palette.ink }, bgcolor: palette.card, bordercolor: palette.line },
     xaxis: { ...axis, range: [start - end, OVERHANG * (end - start)], title: { text: words('panel.latency.chart.x'), font, standoff: 4 }, nticks: 6 },
-    yaxis: { ...axis, rangemode: 'tozero', title: { text: words('panel.latency.chart.y'), font, standoff: 6 }, nticks: 5 },
+    yaxis: { ...axis, rangemode: 'tozero', title: { text: words('panel.latency.chart.y', { unit: unit.name }), font, standoff: 6 }, nticks: 5 },
     uirevision: 'still',
   };
 }

@@ -2,6 +2,7 @@
 
 import { h, hidden, setAttribute, setText } from '../dom.js';
 import { Picture } from '../canvas.js';
+import { motif } from './motifs.js';
 
 const SUMMARY_INTERVAL = 2000; // a calm rate for screen readers
 
@@ -22,7 +23,8 @@ export class Panel {
     this.actions = h('span', { class: 'scope-actions' });
     this.note = hidden({ id: `${id}-note` });
     this.chip = h('button', { type: 'button', class: 'scope-chip', 'aria-describedby': `${id}-note`, hidden: true });
-    this.empty = h('p', { class: 'scope-empty' }, words(`panel.${name}.empty`));
+    this.hint = h('p');
+    this.empty = h('div', { class: 'scope-empty' }, motif(name), this.hint);
     this.body = h('div', { class: 'scope-body' });
     this.footer = h('div', { class: 'scope-footer' });
     this.summary = hidden({ id: `${id}-summary` });
@@ -61,7 +63,7 @@ export class Panel {
   /** A sentence instead of the picture; `null` shows the picture. */
   setEmpty(sentence) {
     setAttribute(this.element, 'data-empty', sentence !== null);
-    if (sentence !== null) setText(this.empty, sentence);
+    if (sentence !== null) setText(this.hint, sentence);
   }
 
   setHeadline(text) {

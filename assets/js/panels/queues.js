@@ -56,7 +56,7 @@ export class QueuesPanel {
     const numRunning = requests.filter((request) => request.status === 'running').length;
     this.panel.setHeadline(isEmpty ? '' : words('panel.queues.headline', { waiting: count(numWaiting), running: count(numRunning) }));
     this.#updateFlow(state, numWaiting, numRunning);
-    setAttribute(this.clear, 'disabled', requests.every(isInFlight));
+    this.clear.hidden = requests.every(isInFlight);
     if (this.picture.isVisible && !isEmpty) this.#drawPicture(view);
     this.panel.setSummary(() => this.#inWords(view, numWaiting, numRunning));
   }
