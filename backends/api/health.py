@@ -49,6 +49,7 @@ def _describe(backend: Backend, num_viewers: int) -> dict[str, Any]:
         "reason": state.reason,
         "progress": state.progress,
         "step_delay": state.step_delay,
+        "controls": sorted(backend.info.controls),
         "viewers": num_viewers,
         "model": None if header is None else header.model,
         "device": None if header is None else header.device,
