@@ -207,6 +207,13 @@ class StepRecord(Record, frozen=True, tag="step"):
     kv: KVDelta | None = None
 
 
+class KVChanged(Record, frozen=True, tag="kv"):
+    """The KV cache changed between two steps: a request that held blocks was aborted."""
+
+    time: Seconds
+    kv: KVDelta
+
+
 class TokenEmitted(Record, frozen=True, tag="token"):
     """A token left the engine. Its text goes only to whoever asked."""
 
@@ -292,6 +299,7 @@ AnyRecord = (
     TraceHeader
     | RequestArrived
     | StepRecord
+    | KVChanged
     | TokenEmitted
     | QueueSample
     | RequestFinished

@@ -18,6 +18,7 @@ import msgspec
 
 from backends.records import (
     AnyRecord,
+    KVChanged,
     KVDelta,
     RequestArrived,
     RequestFinished,
@@ -100,6 +101,8 @@ class SnapshotBuilder:
         match record:
             case StepRecord():
                 self._step(record)
+            case KVChanged():
+                self._kv(record.kv)
             case TokenEmitted():
                 self._token(record)
             case RequestArrived():

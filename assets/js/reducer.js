@@ -94,6 +94,11 @@ const FOLDS = {
     see(state, record.time);
   },
 
+  kv(state, record) {
+    applyKV(state.pool, record.kv, (id) => own(state, id));
+    see(state, record.time);
+  },
+
   token(state, record) {
     state.totals.output_tokens += 1;
     see(state, record.time);

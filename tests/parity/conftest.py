@@ -7,10 +7,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 from backends.naive.messages import WorkerConfig
 from backends.naive.model_worker import ModelWorker, load_worker
 from tests.tiny_models import Architecture, TokenizerKind, make_tiny_model
+
+torch.set_num_threads(1)
+"""Tiny models lose more to the hand-over between threads than they gain."""
 
 WorkerOf = Callable[[Architecture, TokenizerKind], ModelWorker]
 

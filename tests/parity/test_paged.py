@@ -1,0 +1,237 @@
+"""The paged batcher chooses the tokens of ``model.generate``, however its work is cut up.
+
+The plain twin runs each prompt alone with transformers' own attention and cache. Tiny random models
+prefer their tokens clearly, so equal means equal; SmolLM2 has near ties, so there the first token
+that differs, if any, must be one whose two best logits lie closer than ``NEAR_TIE``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from backends.base import SamplingParams
+from backends.models import PreparedModel
+from backends.paged.block_pool import BlockPool
+from backends.paged.core import EngineCore, Limits
+from backends.paged.kv_cache import KVCache
+from backends.paged.model_runner import ModelRunner, load_model
+from backends.paged.scheduler import Scheduler
+from backends.records import StepRecord
+from backends.text import TextCodec
+from backends.worker_messages import AddRequest
+from tests.tiny_models import ARCHITECTURES, Architecture, prepare_tiny_model
+
+NUM_TOKENS = 20
+PROMPTS = ["the", "the batch runs one step and every request in it", "안녕하세요 한 걸음에", "cache " * 6]
+
+
+@dataclass(frozen=True)
+class Twins:
+    """One model twice: with attention over block tables, and as transformers runs it."""
+
+    prepared: PreparedModel
+    paged: Any
+    plain: Any
+    codec: TextCodec
+
+    def core(
+        self,
+        *,
+        num_blocks: int = 64,
+        block_size: int = 16,
+        max_num_seqs: int = 16,
+        budget: int = 512,
+        prefix_caching: bool = True,
+    ) -> EngineCore:
+        pool = BlockPool(num_blocks, block_size, prefix_caching=prefix_caching)
+        kv = KVCache(self.prepared.shape, num_blocks=num_blocks, block_size=block_size)
+        limit = min(self.prepared.max_position_embeddings, num_blocks * block_size)
+        return EngineCore(
+            ModelRunner(self.paged, kv),
+            Scheduler(pool, max_num_seqs=max_num_seqs, max_num_batched_tokens=budget),
+            self.codec,
+            Limits(limit, frozenset()),
+        )
+
+    def generate(self, prompt: str, num_tokens: int = NUM_TOKENS) -> list[int]:
+        ids = torch.tensor([self.codec.encode(prompt)])
+        output = self.plain.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=num_tokens,
+            do_sample=False,
+            eos_token_id=None,
+        )
+        return output[0, ids.shape[1] :].tolist()
+
+
+TwinsOf = Callable[[Architecture], Twins]
+
+
+@pytest.fixture(scope="session")
+def twins_of(tmp_path_factory: pytest.TempPathFactory) -> TwinsOf:
+    @cache
+    def load(architecture: Architecture) -> Twins:
+        folder: Path = tmp_path_factory.mktemp(f"paged-{architecture}")
+        prepared = prepare_tiny_model(folder, architecture)
+        plain = AutoModelForCausalLM.from_pretrained(prepared.path, dtype=torch.float32)
+        return Twins(prepared, load_model(prepared.path, "cpu"), plain, TextCodec.load(prepared))
+
+    return load
+
+
+class Run:
+    """An engine core and the tokens of everybody in it."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self.core = core
+        self.tokens: dict[str, list[int]] = {}
+        self.steps: list[StepRecord] = []
+
+    def add(self, name: str, prompt: str, num_tokens: int = NUM_TOKENS, **sampling: Any) -> None:
+        params = SamplingParams(**{"max_tokens": num_tokens, "temperature": 0, **sampling})
+        self.tokens[name] = []
+        self.core.add(AddRequest(request_id=name, prompt_ids=self.core.codec.encode(prompt), sampling=params))
+
+    def step(self) -> StepRecord:
+        update = self.core.step()
+        for token in update.tokens:
+            self.tokens[token.request_id].append(token.token_id)
+        (record,) = update.records
+        assert isinstance(record, StepRecord)
+        self.steps.append(record)
+        return record
+
+    def finish(self) -> dict[str, list[int]]:
+        while self.core.has_work():
+            self.step()
+        self.core.pool.check_integrity([])
+        return self.tokens
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("block_size", [1, 4, 16, 32])
+def test_a_prompt_alone(twins_of: TwinsOf, architecture: Architecture, block_size: int) -> None:
+    twins = twins_of(architecture)
+    for prompt in PROMPTS:
+        run = Run(twins.core(block_size=block_size, num_blocks=2048 // block_size))
+        run.add("A", prompt)
+        assert run.finish()["A"] == twins.generate(prompt)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("block_size", [1, 4, 16, 32])
+def test_prompts_together_that_arrive_at_different_steps(
+    twins_of: TwinsOf, architecture: Architecture, block_size: int
+) -> None:
+    twins = twins_of(architecture)
+    run = Run(twins.core(block_size=block_size, num_blocks=2048 // block_size))
+    for prompt in PROMPTS:
+        run.add(prompt, prompt)
+        run.step()
+        run.step()
+    assert run.finish() == {prompt: twins.generate(prompt) for prompt in PROMPTS}
+    assert any(len({row.phase for row in step.rows}) == 2 for step in run.steps), "no mixed step was run"
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("budget", [*range(1, 8), 11, 16, 31])
+def test_prompts_in_chunks_of_every_size(twins_of: TwinsOf, architecture: Architecture, budget: int) -> None:
+    twins = twins_of(architecture)
+    run = Run(twins.core(budget=budget, block_size=4, num_blocks=256))
+    for prompt in PROMPTS[:3]:
+        run.add(prompt, prompt)
+    assert run.finish() == {prompt: twins.generate(prompt) for prompt in PROMPTS[:3]}
+    assert max(sum(row.num_scheduled_tokens for row in step.rows) for step in run.steps) <= budget
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_a_beginning_found_in_the_cache(
+    twins_of: TwinsOf, architecture: Architecture, block_size: int
+) -> None:
+    twins = twins_of(architecture)
+    run = Run(twins.core(block_size=block_size, num_blocks=2048 // block_size))
+    for name, prompt in (("first", PROMPTS[1]), ("second", PROMPTS[1] + " again"), ("same", PROMPTS[1])):
+        run.add(name, prompt)
+        run.finish()
+        assert run.tokens[name] == twins.generate(prompt)
+    cached = {
+        row.request_id: row.num_cached_tokens
+        for step in run.steps
+        for row in step.rows
+        if row.num_cached_tokens
+    }
+    assert set(cached) == {"second", "same"}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("prefix_caching", [True, False])
+def test_a_text_that_was_preempted(
+    twins_of: TwinsOf, architecture: Architecture, prefix_caching: bool
+) -> None:
+    twins = twins_of(architecture)
+    run = Run(twins.core(block_size=4, num_blocks=24, prefix_caching=prefix_caching))
+    prompts = [PROMPTS[0], PROMPTS[2], "one", "two", "three", "every"]
+    for prompt in prompts:
+        run.add(prompt, prompt)
+    assert run.finish() == {prompt: twins.generate(prompt) for prompt in prompts}
+    assert any(step.preempted_ids for step in run.steps), "nobody was preempted"
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_logits_agree_with_transformers_own(twins_of: TwinsOf, architecture: Architecture) -> None:
+    """Sums are ordered differently, so not to the last bit: to a millionth of their size."""
+    twins = twins_of(architecture)
+    run = Run(twins.core())
+    for prompt in PROMPTS:
+        run.add(prompt, prompt)
+    logits = run.core.runner.run(run.core.scheduler.schedule())
+    for row, prompt in enumerate(PROMPTS):
+        with torch.inference_mode():
+            expected = twins.plain(torch.tensor([twins.codec.encode(prompt)])).logits[0, -1]
+        assert torch.allclose(logits[row], expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+
+
+def test_a_seed_gives_the_same_text_whatever_else_is_in_the_batch(twins_of: TwinsOf) -> None:
+    twins = twins_of("llama")
+    texts = []
+    for company in ([], PROMPTS[1:], ["one", "two"] * 3):
+        run = Run(twins.core())
+        for number, prompt in enumerate(company[:2]):
+            run.add(f"before {number}", prompt, temperature=1.0)
+        run.add("A", PROMPTS[0], temperature=1.0, seed=42)
+        for number, prompt in enumerate(company[2:]):
+            run.add(f"after {number}", prompt, temperature=1.0)
+        texts.append(run.finish()["A"])
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_a_seed_survives_a_preemption(twins_of: TwinsOf) -> None:
+    twins = twins_of("llama")
+    prompts = ["one", "two", "three", "every", "step"]
+    texts = []
+    for num_blocks in (64, 16):
+        run = Run(twins.core(block_size=4, num_blocks=num_blocks))
+        for seed, prompt in enumerate(prompts):
+            run.add(prompt, prompt, temperature=1.0, seed=seed)
+        texts.append(run.finish())
+    assert any(step.preempted_ids for step in run.steps)
+    assert texts[0] == texts[1]
+
+
+def test_a_model_that_asks_for_another_attention_is_refused(twins_of: TwinsOf) -> None:
+    from backends.paged.attention import UnsupportedAttention, paged_attention
+
+    module = twins_of("llama").paged.model.layers[0].self_attn
+    query = torch.zeros(1, 4, 1, 8)
+    with pytest.raises(UnsupportedAttention, match="LlamaAttention asks for softcap"):
+        paged_attention(module, query, query, query, None, paged=None, scaling=1.0, softcap=30.0)  # type: ignore[arg-type]
