@@ -33,6 +33,7 @@ def build_registry(settings: Settings) -> Registry:
     factories: dict[str, Callable[[], Backend]] = {
         "naive": lambda: _naive(settings),
         "generate": lambda: _generate(settings),
+        "paged": lambda: _paged(settings),
     }
     return Registry({name: factories[name] for name in settings.backends})
 
@@ -47,6 +48,12 @@ def _generate(settings: Settings) -> Backend:
     from backends.generate.engine import GenerateEngine
 
     return GenerateEngine(settings)
+
+
+def _paged(settings: Settings) -> Backend:
+    from backends.paged.engine import PagedEngine
+
+    return PagedEngine(settings)
 
 
 def create_app(settings: Settings, registry: Registry) -> FastAPI:

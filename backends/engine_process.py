@@ -68,6 +68,8 @@ class WorkerReady(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     hardware: str
     versions: dict[str, str]
+    num_blocks: int | None = None
+    """Of its KV cache, where it has blocks."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

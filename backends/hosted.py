@@ -73,7 +73,7 @@ class HostedEngine(ABC):
         """What ``main`` gets in the child; must be picklable."""
 
     @abstractmethod
-    def engine_config(self) -> EngineConfig:
+    def engine_config(self, ready: WorkerReady) -> EngineConfig:
         """The limits shown in the header."""
 
     @abstractmethod
@@ -267,7 +267,7 @@ class HostedEngine(ABC):
             model=model.name,
             device=ready.device,
             dtype=ready.dtype,
-            engine=self.engine_config(),
+            engine=self.engine_config(ready),
             shape=model.shape,
             versions=ready.versions,
             hardware=ready.hardware,

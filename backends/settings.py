@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 KNOWN_BACKENDS = ("naive", "generate", "paged", "vllm", "remote")
-SHIPPED_BACKENDS = ("naive", "generate")
+SHIPPED_BACKENDS = ("naive", "generate", "paged")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
@@ -65,6 +65,13 @@ class Settings(BaseSettings):
     )
     max_tokens: int = Field(512, ge=1, description="most tokens one request may ask for")
     max_waiting: int = Field(256, ge=1, description="requests that may wait for an engine before 429")
+    block_size: int = Field(16, ge=1, le=1024, description="slots of a KV-cache block")
+    num_blocks: int | None = Field(None, ge=1, description="blocks of the KV cache (default: from memory)")
+    max_num_seqs: int = Field(16, ge=1, le=1024, description="most requests in one step")
+    max_num_batched_tokens: int = Field(512, ge=1, description="token budget of one step")
+    gpu_memory_utilization: float = Field(
+        0.5, gt=0, le=1, description="share of the memory that a KV cache may take"
+    )
     public: bool = Field(
         False, description="strangers may come: limits per visitor, no control without the key"
     )

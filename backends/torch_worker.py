@@ -41,6 +41,13 @@ def describe_hardware(device: str) -> str:
     return f"{_processor_name()}, {torch.get_num_threads()} threads, {memory:.0f} GiB"
 
 
+def free_memory(device: str) -> int:
+    """Bytes that could be taken now."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
 def _processor_name() -> str:
     """The processor's own name; the machine's architecture where it is not told."""
     try:

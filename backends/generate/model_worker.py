@@ -18,24 +18,16 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, StaticCache
 
 from backends.engine_process import ChildChannel, ParentGone
-from backends.errors import NothingToStep
 from backends.gate import Gate
-from backends.generate.messages import (
-    AbortRequest,
-    AddRequest,
-    Ended,
-    SetGate,
-    StepDone,
-    StepOnce,
-    ToWorker,
-    WorkerConfig,
-)
+from backends.generate.messages import WorkerConfig
 from backends.generate.steps import BatchSteps, NobodyWaits
 from backends.generate.workload import Row, Workload
 from backends.text import OutputText, TextCodec
 from backends.torch_worker import describe_worker, resolve_device
+from backends.worker_gate import work_gate
+from backends.worker_messages import AbortRequest, AddRequest, ToWorker, WorkerUpdate
 
-Send = Callable[[StepDone | Ended], None]
+Send = Callable[[WorkerUpdate], None]
 
 
 class ModelWorker:
@@ -169,20 +161,9 @@ def take_message(message: ToWorker, worker: ModelWorker) -> None:
             ended = worker.workload.abort(request_id)
             worker.gate.nudge()
             if ended is not None:
-                worker.send(ended)
-        case SetGate(paused=paused, step_delay=step_delay):
-            worker.gate.set_delay(step_delay)
-            if paused != worker.gate.paused:
-                (worker.gate.pause if paused else worker.gate.resume)()
-        case StepOnce():
-            _step_once(worker)
-
-
-def _step_once(worker: ModelWorker) -> None:
-    try:
-        worker.gate.step()
-    except NothingToStep:  # the last request ended while the press was on its way
-        return
+                worker.send(WorkerUpdate(ended=[ended], num_waiting=worker.workload.num_waiting))
+        case _:
+            work_gate(worker.gate, message)
 
 
 def _row(request: AddRequest, worker: ModelWorker) -> Row:

@@ -17,9 +17,9 @@ import torch
 from transformers import StaticCache, StoppingCriteria
 
 from backends.gate import Gate
-from backends.generate.messages import StepDone
 from backends.generate.workload import Row, Workload
 from backends.records import KVDelta, Phase, ScheduledRow, StepRecord
+from backends.worker_messages import WorkerUpdate
 
 
 class NobodyWaits(Exception):
@@ -42,7 +42,7 @@ class BatchSteps(StoppingCriteria):
         first_turn: AbstractContextManager[bool],
         first_step_id: int,
         eos_token_ids: frozenset[int],
-        send: Callable[[StepDone], None],
+        send: Callable[[WorkerUpdate], None],
     ) -> None:
         """``first_turn`` is the permission for the first step, granted when the batch was made."""
         self.next_step_id = first_step_id
@@ -85,8 +85,8 @@ class BatchSteps(StoppingCriteria):
             done = [not row.live for row in self._batch]
             step_end.tell(self._batch)
         self._send(
-            StepDone(
-                record=self._record(duration, step_end.finished_ids),
+            WorkerUpdate(
+                records=[self._record(duration, step_end.finished_ids)],
                 tokens=step_end.tokens,
                 ended=step_end.ended,
                 num_waiting=self._workload.num_waiting,

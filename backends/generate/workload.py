@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from backends.generate.messages import AddRequest, Ended, Token
+from backends.generate.messages import STATIC
 from backends.records import FinishReason
 from backends.text import OutputText
+from backends.worker_messages import AddRequest, Ended, Token
 
 
 @dataclass(eq=False)
@@ -40,6 +41,11 @@ class Row:
     @property
     def request_id(self) -> str:
         return self.request.request_id
+
+    @property
+    def static(self) -> bool:
+        """It asks for a static batch."""
+        return self.request.mode == STATIC
 
     @property
     def live(self) -> bool:
@@ -97,7 +103,7 @@ class StepEnd:
         for row in batch:
             if row.told:
                 continue
-            if over or not row.request.static:
+            if over or not row.static:
                 self.tokens += row.take_undelivered()
             if over:
                 self.finished_ids.append(row.request_id)
@@ -153,7 +159,7 @@ class Workload:
         with self._changed:
             if self._waiting:
                 self._batch = [self._waiting.popleft()]
-                if self._batch[0].request.static:
+                if self._batch[0].static:
                     self._fill_batch()
             return list(self._batch)
 
@@ -210,7 +216,7 @@ class Workload:
         rows = [*self._batch, row]
         longest = max(len(r.request.prompt_ids) for r in rows) + max(r.most_tokens for r in rows)
         same = _way_of_sampling(row) == _way_of_sampling(self._batch[0])
-        return row.request.static and same and longest <= self.max_model_len
+        return row.static and same and longest <= self.max_model_len
 
 
 def _way_of_sampling(row: Row) -> tuple[float, float, int]:

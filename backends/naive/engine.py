@@ -16,6 +16,7 @@ from functools import partial
 from typing import ClassVar
 
 from backends.base import BackendInfo, ControlAction, TokenChunk
+from backends.engine_process import WorkerReady
 from backends.errors import EngineDied, MisdeliveredResult, ServescopeError
 from backends.hosted import HostedEngine
 from backends.models import PreparedModel
@@ -205,7 +206,7 @@ class NaiveEngine(HostedEngine):
             eos_token_ids=list(model.eos_token_ids),
         )
 
-    def engine_config(self) -> EngineConfig:
+    def engine_config(self, ready: WorkerReady) -> EngineConfig:
         return EngineConfig(max_model_len=self.max_model_len, batch_size=self.settings.batch_size)
 
     def enqueue(self, stream: RequestStream) -> None:

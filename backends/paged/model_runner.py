@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from backends.paged import attention
 from backends.paged.kv_cache import KVCache
-from backends.paged.scheduler import SchedulerOutput
+from backends.paged.scheduler import ScheduledSequence, SchedulerOutput
 from backends.paged.sequence import Sequence
 
 
@@ -64,3 +64,23 @@ def load_model(path: str, device: str) -> Any:
         path, dtype=torch.float32, attn_implementation=attention.NAME, local_files_only=True
     )
     return model.to(device).eval()
+
+
+def worst_difference(runner: ModelRunner, vocab_size: int, num_tokens: int = 8) -> float:
+    """Largest difference of logits to transformers' own attention, relative to their size.
+
+    A model may ask for something in its attention that ours does not know: better found at the
+    start, on eight tokens, than in a text. Leaves the pool's content undefined, so run it first.
+    """
+    num_tokens = min(num_tokens, runner.cache.keys.shape[1])
+    sequence = Sequence.of("check", [(7 * i + 1) % vocab_size for i in range(num_tokens)])
+    sequence.block_table = list(range(-(-num_tokens // runner.cache.block_size)))
+    logits = runner.run(
+        SchedulerOutput([ScheduledSequence(sequence, num_tokens, 0, 0, samples=True)], num_tokens=num_tokens)
+    )
+    runner.model.set_attn_implementation("sdpa")
+    with torch.inference_mode():
+        ids = torch.tensor([sequence.token_ids], device=runner.device)
+        expected = runner.model(input_ids=ids, use_cache=False).logits[:, -1]
+    runner.model.set_attn_implementation(attention.NAME)
+    return float((logits - expected).abs().max() / expected.abs().max())

@@ -9,9 +9,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from backends.base import SamplingParams
-from backends.generate.messages import AddRequest, Ended, StepDone, WorkerConfig
+from backends.generate.messages import STATIC, WorkerConfig
 from backends.generate.model_worker import ModelWorker, load_worker, take_message
-from backends.records import FinishReason
+from backends.records import FinishReason, StepRecord
+from backends.worker_messages import AddRequest, Ended, WorkerUpdate
 from tests.tiny_models import ARCHITECTURES, Architecture, prepare_tiny_model
 
 STEPS = 24
@@ -21,7 +22,7 @@ PROMPTS = ("the batch runs", "a", "every request in it gets one token", "안녕"
 class Bench:
     """A worker without a process, and the model it was made from."""
 
-    def __init__(self, worker: ModelWorker, sent: list[StepDone | Ended]) -> None:
+    def __init__(self, worker: ModelWorker, sent: list[WorkerUpdate]) -> None:
         self.worker = worker
         self.sent = sent
         self.plain: Any = AutoModelForCausalLM.from_pretrained(worker.config.model.path).eval()
@@ -32,11 +33,13 @@ class Bench:
         params = SamplingParams(**{"max_tokens": STEPS, "temperature": 0, **sampling})
         for index, prompt in enumerate(prompts):
             ids = self.worker.codec.encode(prompt)
-            request = AddRequest(request_id=str(index), prompt_ids=ids, sampling=params, static=static)
+            request = AddRequest(
+                request_id=str(index), prompt_ids=ids, sampling=params, mode=STATIC if static else None
+            )
             take_message(request, self.worker)
         while self.worker.workload.has_waiting():
             self.worker.run_batch()
-        tokens = [token for message in self.sent if isinstance(message, StepDone) for token in message.tokens]
+        tokens = [token for update in self.sent for token in update.tokens]
         return [
             [token.token_id for token in tokens if token.request_id == str(index)]
             for index in range(len(prompts))
@@ -55,7 +58,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     architecture: Architecture = request.param
     model = prepare_tiny_model(tmp_path_factory.mktemp(architecture), architecture)
     config = WorkerConfig(model=model, device="cpu", max_model_len=128, batch_size=4, first_step_id=0)
-    sent: list[StepDone | Ended] = []
+    sent: list[WorkerUpdate] = []
     return Bench(load_worker(config, sent.append), sent)
 
 
@@ -66,10 +69,10 @@ def test_streamed_greedy_tokens_are_those_of_model_generate(prompt: str, bench: 
 
 def test_every_row_of_a_padded_static_batch_gets_the_tokens_it_would_get_alone(bench: Bench) -> None:
     assert bench.serve(*PROMPTS, static=True) == [bench.generate_alone(prompt) for prompt in PROMPTS]
-    first = bench.sent[0]
-    assert isinstance(first, StepDone)
-    assert first.record.input_shape is not None
-    assert first.record.input_shape[0] == len(PROMPTS), "they did run as one batch"
+    (first,) = bench.sent[0].records
+    assert isinstance(first, StepRecord)
+    assert first.input_shape is not None
+    assert first.input_shape[0] == len(PROMPTS), "they did run as one batch"
 
 
 @pytest.mark.parametrize("sampling", [{}, {"top_k": 5}, {"top_p": 0.8}, {"temperature": 2.0}], ids=str)
@@ -98,9 +101,8 @@ def test_a_model_stops_at_its_end_token_as_model_generate_does(bench: Bench) -> 
 
 def test_the_text_sent_is_the_text_of_the_tokens(bench: Bench) -> None:
     (ids,) = bench.serve(PROMPTS[0])
-    sent = [message for message in bench.sent if isinstance(message, StepDone)]
-    text = "".join(token.text for message in sent for token in message.tokens)
+    text = "".join(token.text for update in bench.sent for token in update.tokens)
     codec = bench.worker.codec
     whole = codec.decode([*codec.encode(PROMPTS[0]), *ids]).removeprefix(PROMPTS[0])
     assert text == whole.rstrip("\ufffd")
-    assert sent[-1].ended == [Ended(request_id="0", reason=FinishReason.LENGTH)]
+    assert bench.sent[-1].ended == [Ended(request_id="0", reason=FinishReason.LENGTH)]

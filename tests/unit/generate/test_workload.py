@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from backends.base import SamplingParams
-from backends.generate.messages import AddRequest
+from backends.generate.messages import STATIC
 from backends.generate.workload import Row, Workload
 from backends.records import FinishReason
 from backends.text import OutputText, TextCodec
+from backends.worker_messages import AddRequest
 from tests.tiny_models import prepare_tiny_model
 
 EOS = 2
@@ -27,7 +28,7 @@ def workload() -> Workload:
 def row(codec: TextCodec, name: str, *, static: bool = True, prompt: str = " a", **sampling: object) -> Row:
     params = SamplingParams(**{"max_tokens": 4, "temperature": 0.7, **sampling})
     ids = codec.encode(prompt)
-    request = AddRequest(request_id=name, prompt_ids=ids, sampling=params, static=static)
+    request = AddRequest(request_id=name, prompt_ids=ids, sampling=params, mode=STATIC if static else None)
     return Row(request, OutputText(codec.detokenizer(ids), params.stop), most_tokens=params.max_tokens)
 
 

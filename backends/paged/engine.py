@@ -1,0 +1,65 @@
+"""The paged engine as the server sees it; the engine itself runs in ``worker.py``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from backends.base import BackendInfo, ControlAction
+from backends.engine_process import WorkerReady
+from backends.models import PreparedModel
+from backends.paged.config import WorkerConfig
+from backends.queued_engine import QueuedEngine
+from backends.records import EngineConfig, Exposure
+
+
+class PagedEngine(QueuedEngine):
+    """Implements ``base.Backend``."""
+
+    info = BackendInfo(
+        name="paged",
+        title="paged",
+        supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos"}),
+        controls=frozenset(ControlAction),
+    )
+    measured: ClassVar = {
+        "batch": Exposure.MEASURED,
+        "kv": Exposure.MEASURED,
+        "queues": Exposure.MEASURED,
+        "latency": Exposure.DERIVED,
+    }
+    notes: ClassVar = {
+        "kv": "Every block of the pool, from the block tables of each step.",
+        "latency": "From the engine's stamps: TTFT = first token − arrival, ITL = gap between two tokens.",
+    }
+    main = "backends.paged.worker:main"
+    num_blocks: int | None = None
+    """Known once the worker has looked at its memory."""
+
+    @property
+    def max_model_len(self) -> int:
+        """The whole pool is the limit where it holds less than the model's longest text."""
+        limit = super().max_model_len
+        return limit if self.num_blocks is None else min(limit, self.num_blocks * self.settings.block_size)
+
+    def worker_config(self, model: PreparedModel) -> WorkerConfig:
+        return WorkerConfig(
+            model=model,
+            device=self.settings.device,
+            max_model_len=super().max_model_len,
+            block_size=self.settings.block_size,
+            num_blocks=self.settings.num_blocks,
+            max_num_seqs=self.settings.max_num_seqs,
+            max_num_batched_tokens=self.settings.max_num_batched_tokens,
+            memory_share=self.settings.gpu_memory_utilization,
+            first_step_id=self.next_step_id,
+        )
+
+    def engine_config(self, ready: WorkerReady) -> EngineConfig:
+        self.num_blocks = ready.num_blocks
+        return EngineConfig(
+            max_model_len=self.max_model_len,
+            block_size=self.settings.block_size,
+            num_blocks=ready.num_blocks,
+            max_num_seqs=self.settings.max_num_seqs,
+            max_num_batched_tokens=self.settings.max_num_batched_tokens,
+        )
