@@ -128,7 +128,7 @@ def parse_settings(args: list[str] | None = None) -> Settings:
     """Settings from ``args`` (default ``sys.argv``) and the environment; exits with 2 on a bad value."""
     arguments = sys.argv[1:] if args is None else args
     try:
-        settings = Settings(_cli_parse_args=arguments)  # type: ignore[call-arg]
+        settings = Settings(_cli_parse_args=arguments)
     except ValidationError as error:
         first = error.errors()[0]
         option = (
