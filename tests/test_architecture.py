@@ -19,7 +19,7 @@ MODULES = sorted(
 )
 
 MAY_IMPORT_TORCH = re.compile(
-    r"backends/(generate/.*|naive/model_worker|paged/(kv_cache|attention|model_runner|sampler)"
+    r"backends/(generate/.*|naive/model_worker|paged/(kv_cache|attention|model_runner|sampler|core|worker)"
     r"|models/convert|torch_worker)\.py"
 )
 """Modules that only ever run in a child process; the server's own process never loads torch."""
