@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from backends.base import ControlAction, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import ServescopeError
@@ -18,7 +19,9 @@ from backends.records import (
     StepRecord,
 )
 
-PATIENCE = 30
+Engine = TypeVar("Engine", bound=HostedEngine)
+
+PATIENCE = 120
 """Seconds after which a test that waits for an engine fails."""
 
 
@@ -41,6 +44,17 @@ def request(
         visitor=visitor,
         mode=mode,
     )
+
+
+@asynccontextmanager
+async def started(engine: Engine) -> AsyncIterator[Engine]:
+    """The engine up, and stopped whatever happens."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await engine.start()
+        yield engine
+    finally:
+        await engine.stop()
 
 
 class Client:

@@ -14,7 +14,7 @@ from backends.models import PreparedModel, prepare_model
 from backends.records import StepRecord
 from backends.settings import Settings
 from backends.text import TextCodec
-from tests.engine_harness import Client, Watch, request
+from tests.engine_harness import Client, Watch, request, started
 
 CHAT = [
     {"role": "system", "content": "Answer in one sentence."},
@@ -71,17 +71,13 @@ async def test_the_generate_engine_streams_what_model_generate_gives(
     smollm2: PreparedModel, tokenizer: Any
 ) -> None:
     model: Any = AutoModelForCausalLM.from_pretrained(smollm2.path, dtype=torch.float32)
-    engine = GenerateEngine(Settings(max_model_len=256))
-    await engine.start()
-    try:
+    async with started(GenerateEngine(Settings(max_model_len=256))) as engine:
         prompt = await engine.render_chat(CHAT)
         ids = torch.tensor([tokenizer(prompt)["input_ids"]])
         expected = model.generate(ids, do_sample=False, max_new_tokens=TOKENS)[0, ids.shape[1] :].tolist()
         watch = Watch(engine)
         client = Client(engine, request("A", prompt, max_tokens=TOKENS))
         await client.task
-    finally:
-        await engine.stop()
     assert [chunk.token_id for chunk in client.tokens] == [
         i for i in expected if i not in smollm2.eos_token_ids
     ]

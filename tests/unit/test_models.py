@@ -281,7 +281,7 @@ async def test_callers_at_the_same_time_share_one_child(tiny: Path, cache: Path)
         child = await held.child_waits()
         second = asyncio.create_task(prepare_model(str(tiny), cache, held.hear))
         await held.child_waits()  # the late one is told at once what was said last
-        assert psutil.Process().children() == [child]
+        assert preparing_children() == [child]
         first.cancel()
         held.let_go()
         assert (await second).name == "tiny"
@@ -344,6 +344,11 @@ asyncio.run(prepare_model(sys.argv[1], Path(sys.argv[2]), lambda _, sentence: pr
 """
 
 
+def preparing_children() -> list[psutil.Process]:
+    """Those of our processes that prepare a model; other tests' servers may be there as well."""
+    return [child for child in psutil.Process().children() if "backends.models" in child.cmdline()]
+
+
 class _Held:
     """Holds the lock of a model's place in the cache, so that a child has to wait there."""
 
@@ -364,7 +369,7 @@ class _Held:
 
     async def child_waits(self) -> psutil.Process:
         assert (await self._sentences.get()).startswith("Waiting for another process")
-        (child,) = psutil.Process().children()
+        (child,) = preparing_children()
         return child
 
     def let_go(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -185,7 +185,6 @@ def test_without_stop_strings_nothing_is_held_back() -> None:
     assert feed((), ["a", "b"]) == (["a", "b", ""], False)
 
 
-@settings(deadline=None)
 @given(
     text=st.text("ab", max_size=20),
     stops=st.lists(st.text("ab", min_size=1, max_size=4), max_size=3).map(tuple),

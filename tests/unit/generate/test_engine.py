@@ -16,7 +16,7 @@ from backends.errors import EngineDied, InvalidRequest, NothingToStep
 from backends.generate.engine import GenerateEngine
 from backends.records import EngineState, FinishReason, Phase, State, TokenEmitted
 from backends.settings import Settings
-from tests.engine_harness import PATIENCE, Client, Watch, held, press_step, request, run
+from tests.engine_harness import PATIENCE, Client, Watch, held, press_step, request, run, started
 from tests.tiny_models import make_tiny_model
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,10 +29,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gen
     engine = GenerateEngine(
         Settings(model=str(folder), cache_dir=cache, max_model_len=64, max_tokens=60, batch_size=3)
     )
-    async with asyncio.timeout(PATIENCE):
-        await engine.start()
-    yield engine
-    await engine.stop()
+    async with started(engine):
+        yield engine
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -17,7 +17,7 @@ from backends.naive.engine import NaiveEngine
 from backends.naive.messages import StepResult
 from backends.records import EngineState, FinishReason, Phase, State
 from backends.settings import Settings
-from tests.engine_harness import PATIENCE, Client, Watch, held, press_step, request, run
+from tests.engine_harness import PATIENCE, Client, Watch, held, press_step, request, run, started
 from tests.tiny_models import make_tiny_model
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,10 +30,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nai
     engine = NaiveEngine(
         Settings(model=str(folder), cache_dir=cache, max_model_len=64, max_tokens=60, max_waiting=8)
     )
-    async with asyncio.timeout(PATIENCE):
-        await engine.start()
-    yield engine
-    await engine.stop()
+    async with started(engine):
+        yield engine
 
 
 @pytest_asyncio.fixture(loop_scope="module")
