@@ -51,6 +51,7 @@ export const kv = (fields = {}) => ({
   num_free: null, taken: {}, given_back: {}, ref_counts: {}, cached: [], evicted: [], filled_slots: {}, reserved_slots: {}, ...fields,
 });
 
+export const kvChanged = (fields = {}, time = 0) => ({ type: 'kv', time, kv: kv(fields) });
 export const token = (id = 'r0', index = 0, time = 0) => ({ type: 'token', request_id: id, index, step_id: null, time });
 export const finished = (id = 'r0', time = 0, reason = 'length') => ({ type: 'finished', request_id: id, reason, time, message: null });
 export const state = (name = 'ready', fields = {}) => ({ type: 'state', backend: 'naive', state: name, time: 0, reason: null, progress: null, step_delay: 0, ...fields });

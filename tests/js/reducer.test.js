@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { MAX_FINISHED, apply, copyState, initialState } from '../../assets/js/reducer.js';
 import { spansOf, tokenTimes } from '../../assets/js/request.js';
 import { readable } from './readable.js';
-import { arrived, finished, header, kv, longRun, queues, row, snapshot, state, step, token } from './records.js';
+import { arrived, finished, header, kv, kvChanged, longRun, queues, row, snapshot, state, step, token } from './records.js';
 
 function reduce(records, from = initialState()) {
   for (const record of records) apply(from, record);
@@ -57,6 +57,19 @@ test('a preempted request waits again, and its blocks are back', () => {
   assert.deepEqual(request.blocks, []);
   assert.equal(request.filledSlots, null);
   assert.deepEqual([...spansOf(request, 9)].at(-1), { kind: 'preempted', start: 3, end: 9 });
+});
+
+test('blocks that come back between two steps are back, also after their request has finished', () => {
+  const now = reduce([
+    header({ engine: { block_size: 16, num_blocks: 8 } }),
+    arrived('r0'),
+    step(0, [row('r0', 4)], { kv: kv({ taken: { r0: [1, 2] }, num_free: 6 }) }),
+    finished('r0', 2, 'abort'),
+    kvChanged({ given_back: { r0: [1, 2] }, num_free: 8 }, 3),
+  ]);
+  assert.deepEqual(now.requests.get('r0').blocks, []);
+  assert.equal(now.pool.numFree, 8);
+  assert.equal(now.time, 3);
 });
 
 test('who takes the place of one that left is drawn in its lane', () => {

@@ -104,6 +104,7 @@ export class LatencyPanel {
     const summary = summaryOf(measured);
     setText(this.summaryRow.name, words('panel.latency.median', { number: count(summary.numRequests) }));
     fill(this.summaryRow.cells, summary);
+    this.#markZeroGaps(this.summaryRow.cells, summary);
     this.panel.setHeadline(state.time === null || requests.length === 0 ? '' : words('panel.latency.headline', { rate: rate(throughput(requests, state.time)) }));
     this.panel.setSummary(() => this.#inWords(summary));
   }
@@ -121,7 +122,14 @@ export class LatencyPanel {
     const { row, cells } = this.#rows.get(request.id);
     setAttribute(row, 'data-status', request.finishReason ?? request.status);
     fill(cells, latency);
+    this.#markZeroGaps(cells, latency);
     if (this.tbody.children[index] !== row) this.tbody.insertBefore(row, this.tbody.children[index] ?? null);
+  }
+
+  /** Tokens that came in one delivery: counted in ITL, and said. */
+  #markZeroGaps(cells, { numZeroGaps }) {
+    const note = numZeroGaps === 0 ? null : this.tools.words('panel.latency.zero_gaps', { number: count(numZeroGaps) });
+    for (const name of ['itl_p50', 'itl_p95']) setAttribute(cells[COLUMNS.indexOf(name)], 'title', note);
   }
 
   #newRow(request) {
