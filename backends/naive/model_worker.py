@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from backends.engine_process import ChildChannel, ParentGone
@@ -136,7 +136,8 @@ def load_worker(config: WorkerConfig, device: str) -> ModelWorker:
     model: Any = AutoModelForCausalLM.from_pretrained(
         config.model_path, dtype=torch.float32, local_files_only=True
     )
-    tokenizer = AutoTokenizer.from_pretrained(config.model_path, local_files_only=True)
+    # The very file that the server counts with: AutoTokenizer may build another one from it.
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(config.model_path, local_files_only=True)
     return ModelWorker(model.to(device), tokenizer, config.eos_token_ids)
 
 
