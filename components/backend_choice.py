@@ -19,9 +19,10 @@ from components.words import PageWords, words
 
 OPEN_JS = f"""(...inputs) => {{
     const asked = new URLSearchParams(location.search).get('backend');
-    return ({TELL_JS})(asked ?? inputs[0], ...inputs.slice(1));
+    const options = [...document.querySelectorAll('#backend-choice input')].map((input) => input.value);
+    return ({TELL_JS})(options.includes(asked) ? asked : inputs[0], ...inputs.slice(1));
 }}"""
-"""The page opens with the engine that its address names."""
+"""The page opens with the engine that its address names, if there is one of that name."""
 
 CHOSEN_JS = """(name) => {
     window.dispatchEvent(new CustomEvent('servescope:backend', {detail: {name}}));
@@ -73,7 +74,7 @@ def bind_backend_choice(
 
     async def choose(name: str, told: Any) -> list[Any]:
         lang = Browser.from_event(told).lang
-        backend = registry.get(name if name in registry.names else registry.default)
+        backend = registry.get(name)
         starter.start(backend)
         return [
             gr.update(value=backend.info.name),

@@ -21,6 +21,10 @@ from components.words import PageWords
 
 TABS: tuple[Tab, ...] = (PLAYGROUND,)
 
+ANSWERS_AT_ONCE = 1000
+"""Answers that may be under way on all pages together: far more than an engine lets wait, so that
+it is the engine that refuses, in words, and nobody waits unseen in a queue of Gradio's."""
+
 
 def create_page(registry: Registry, settings: Settings) -> gr.Blocks:
     """The page over these engines. Every part is created, then every event bound."""
@@ -34,7 +38,8 @@ def create_page(registry: Registry, settings: Settings) -> gr.Blocks:
         for tab, parts in created:
             tab.bind(parts, page)
     blocks.i18n_instance = page.words.i18n
-    return blocks
+    blocks.max_threads = ANSWERS_AT_ONCE  # what Gradio calls so bounds asynchronous events too
+    return blocks.queue(max_size=ANSWERS_AT_ONCE)
 
 
 def mount_page(app: FastAPI, registry: Registry, settings: Settings) -> FastAPI:

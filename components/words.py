@@ -20,11 +20,14 @@ DEFAULT_LANGUAGE = "en"
 WORDS_FOLDER = Path(__file__).parent.parent / "assets" / "words"
 
 
-@cache
 def words(lang: str) -> Mapping[str, str]:
     """All words of a language; those of English for a language there is none for."""
-    name = lang if lang in LANGUAGES else DEFAULT_LANGUAGE
-    found: dict[str, str] = json.loads((WORDS_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return _read(lang if lang in LANGUAGES else DEFAULT_LANGUAGE)
+
+
+@cache
+def _read(lang: str) -> Mapping[str, str]:
+    found: dict[str, str] = json.loads((WORDS_FOLDER / f"{lang}.json").read_text(encoding="utf-8"))
     return found
 
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, async_playwright
+from playwright.async_api import Browser, BrowserContext, async_playwright, expect
 from pytest_asyncio import fixture
 
 from tests.browser.site import ChatPage, Complaints, Site, running_site
@@ -24,6 +24,9 @@ FLAGS = (
     "--disable-sync",
 )
 DESKTOP = {"width": 1440, "height": 900}
+
+expect.set_options(timeout=20_000)
+"""Milliseconds: a limit for what goes wrong, on a machine that may be busy."""
 
 OpenPage = Callable[..., Awaitable[ChatPage]]
 
@@ -46,6 +49,7 @@ async def site(shared_site: Site) -> AsyncIterator[Site]:
     shared_site.reset()
     yield shared_site
     shared_site.reset()
+    await shared_site.all_slots_are_free()
 
 
 @fixture(scope="session", loop_scope="session")
@@ -89,7 +93,7 @@ async def open_page(
             opened.push_async_callback(page.close)
             complaints.listen(page)
             await page.goto(site.url + query)
-            await page.locator("#chat-input textarea").wait_for(state="attached")
+            await page.locator("#chat-log .example").first.wait_for(state="attached")
             await page.wait_for_function("window.servescope.store?.connection.phase === 'open'")
             return ChatPage(page)
 

@@ -21,6 +21,8 @@ from backends.settings import Settings
 from tests.fakes import FakeBackend
 
 SETTINGS = Settings(max_model_len=200, max_tokens=150)
+SLOTS_PATIENCE = 20
+"""Seconds: a limit for what goes wrong."""
 TYPES_OF_OURS = ("data:", "blob:")
 
 
@@ -58,15 +60,24 @@ class Site:
         return self.engines["generate"]
 
     def say(self, text: str) -> None:
-        """What every engine answers from now on."""
-        for script in self.scripts.values():
+        """What every engine answers from now on, without delay."""
+        for name, script in self.scripts.items():
             script.say(text)
+            self.engines[name].step_seconds = 0
+
+    async def all_slots_are_free(self) -> None:
+        """Within the step under way; fails when a request stays."""
+        async with asyncio.timeout(SLOTS_PATIENCE):
+            for engine in self.engines.values():
+                while engine.num_in_flight:
+                    await engine.recorder.wait_for(engine.recorder.version + 1)
 
     def reset(self) -> None:
-        """As before the first test; engines that were started stay up."""
+        """As before the first test: answers go on for longer than any test looks, a token at a time.
+        Engines that were started stay up."""
         for name, engine in self.engines.items():
             self.scripts[name].words = None
-            engine.step_seconds = 0.02
+            engine.step_seconds = 0.1
             engine.gate.resume()
             engine.may_start.set()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import BrowserContext, Route, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.site import ChatPage, Complaints, Site
@@ -48,6 +48,22 @@ async def test_a_korean_browser_gets_a_korean_page_unless_the_address_says_other
     await expect(korean.send).to_have_text(KOREAN_SEND)
     english = await open_page("?lang=en", locale="ko-KR")
     await expect(english.send).to_have_text("Send")
+
+
+async def test_the_operators_language_goes_before_the_browsers_but_not_before_the_address(
+    site: Site, desktop: BrowserContext
+) -> None:
+    async def with_operators_choice(route: Route) -> None:
+        response = await route.fetch()
+        text = (await response.text()).replace('data-lang="auto"', 'data-lang="ko"')
+        await route.fulfill(response=response, body=text)
+
+    page = await desktop.new_page()
+    await page.route(lambda url: url.split("?")[0] == site.url, with_operators_choice)
+    for query, word in (("", KOREAN_SEND), ("?lang=en", "Send")):
+        await page.goto(site.url + query)
+        await expect(page.locator("#chat-send")).to_have_text(word)
+    await page.close()
 
 
 async def test_errors_are_told_in_the_pages_language(open_page: OpenPage) -> None:

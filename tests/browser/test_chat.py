@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from playwright.async_api import expect
 
@@ -79,7 +77,7 @@ async def test_stop_keeps_what_came_and_frees_the_slot(site: Site, page: ChatPag
     await page.stop.click()
     await page.answered()
     await expect(page.stop).to_be_disabled()
-    assert site.naive.num_in_flight == 0
+    await site.all_slots_are_free()
     text = await page.answers.inner_text()
     await page.ask("And again")
     await expect(page.answers.nth(1)).to_contain_text("word1")
@@ -88,13 +86,21 @@ async def test_stop_keeps_what_came_and_frees_the_slot(site: Site, page: ChatPag
     await page.answered()
 
 
+async def test_a_screen_reader_waits_for_the_whole_answer(site: Site, page: ChatPage) -> None:
+    log = page.page.get_by_role("log")
+    await page.ask("Hello")
+    await expect(log).to_have_attribute("aria-busy", "true")
+    await page.stop.click()
+    await expect(log).to_have_attribute("aria-busy", "false")
+
+
 async def test_stop_before_the_first_token_says_so(site: Site, page: ChatPage) -> None:
     site.naive.gate.pause()
     await page.ask("Hello")
     await expect(page.page.locator("#chat-stop")).to_be_enabled()
     await page.stop.click()
     await expect(page.stopped).to_contain_text("Stopped before the first token")
-    assert site.naive.num_in_flight == 0
+    await site.all_slots_are_free()
 
 
 async def test_a_second_question_waits_in_the_input(site: Site, page: ChatPage) -> None:
@@ -139,7 +145,7 @@ async def test_clear_ends_the_answer_and_nothing_comes_back(site: Site, page: Ch
     await expect(page.answers).to_contain_text("word2")
     await page.log.get_by_role("button", name="Clear").click()
     await page.answered()
-    assert site.naive.num_in_flight == 0
+    await site.all_slots_are_free()
     await expect(page.log.locator(".message")).to_have_count(0)
     await expect(page.log.locator(".example")).to_have_count(3)
 
@@ -215,6 +221,4 @@ async def test_a_page_closed_mid_answer_frees_its_slot(site: Site, open_page: Op
     await page.ask("Go on for ever")
     await expect(page.answers).to_contain_text("word2")
     await page.page.close()
-    async with asyncio.timeout(10):
-        while site.naive.num_in_flight:
-            await asyncio.sleep(0.05)
+    await site.all_slots_are_free()

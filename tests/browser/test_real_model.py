@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.async_api import Browser, Page, expect
 from pytest_asyncio import fixture
@@ -41,11 +42,20 @@ IN_FLIGHT = """() => [...window.servescope.store.history.live.requests.values()]
 
 
 async def address_of(process: Process) -> str:
-    """What the server says first."""
+    """What the server says first; returns when it answers there."""
     assert process.stdout is not None
     line = (await process.stdout.readline()).decode()
     assert line.startswith("Servescope: "), line
-    return line.removeprefix("Servescope: ").strip()
+    address = line.removeprefix("Servescope: ").strip()
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while process.returncode is None:
+            try:
+                (await client.get(f"{address}health")).raise_for_status()
+            except httpx.ConnectError:
+                await asyncio.sleep(0.1)  # nothing tells from outside when a port begins to answer
+            else:
+                return address
+    raise AssertionError(f"app.py ended with {process.returncode}")
 
 
 @fixture(scope="module", loop_scope="session")

@@ -51,6 +51,13 @@ def test_no_event_of_the_page_is_a_public_api(config: dict[str, Any]) -> None:
     assert visibilities == {"private"}
 
 
+def test_an_engine_refuses_before_gradio_lets_anyone_wait() -> None:
+    blocks = in_a_loop(lambda: create_page(registry(), Settings()))
+    assert blocks._queue.max_thread_count > Settings().max_waiting
+    limits = {event.concurrency_limit for event in blocks.fns.values() if event.queue and event.fn}
+    assert limits == {None}
+
+
 def test_every_element_that_others_rely_on_has_its_id(config: dict[str, Any]) -> None:
     ids = {component["props"].get("elem_id") for component in config["components"]}
     wanted = {"backend-choice", "chat-log", "chat-input", "chat-send", "chat-stop"}
