@@ -38,7 +38,7 @@ export class Counter {
         this.version = record.version;
         return USE;
       case 'state':
-        if (record.backend === this.#backend && !this.#isOpening) this.#count();
+        if (record.backend === this.#backend) this.#count();
         return USE;
       default:
         this.#count();

@@ -109,6 +109,10 @@ const FOLDS = {
   queues(state, record) {
     state.queues = record;
     see(state, record.time);
+    for (const [id, depth] of Object.entries(record.streams)) {
+      const request = own(state, id);
+      if (request !== null) request.streamDepth = depth;
+    }
   },
 
   finished(state, record) {

@@ -32,6 +32,7 @@ export function requestFrom(arrived, owner) {
     attentionPairs: 0, // ΣL² without a cache
     numCachedTokens: null,
     numPreemptions: 0,
+    streamDepth: null, // of its own stream queue, when last sampled
     blocks: [], // block table, logical order
     filledSlots: null,
     reservedSlots: null,
@@ -58,7 +59,10 @@ export function copyRequest(request, owner) {
 }
 
 export function addToken(request, time) {
-  request.firstTokenTime ??= time;
+  if (request.firstTokenTime === null) {
+    request.firstTokenTime = time;
+    if (spanNow(request) === 'prefill') startSpan(request, 'decode', time);
+  }
   request.lastTokenTime = time;
   request.numTokens += 1;
   addTokenTime(request, time);
@@ -78,10 +82,12 @@ export function addStep(request, ordinal, row) {
   request.numSteps += 1;
 }
 
+const spanNow = (request) => request.series.spanKinds[request.numSpans - 1];
+
 /** From `time` on the request is in a span of that kind; nothing happens if it is already. */
 export function startSpan(request, kind, time) {
   const { series, numSpans } = request;
-  if (numSpans > 0 && series.spanKinds[numSpans - 1] === kind) return;
+  if (spanNow(request) === kind) return;
   series.spanKinds[numSpans] = kind;
   series.spanStarts[numSpans] = time;
   request.numSpans += 1;

@@ -11,7 +11,8 @@ import { Tooltip } from './tooltip.js';
 import { Transport } from './transport.js';
 import { h } from './dom.js';
 import { readPalette, watchTheme } from './palette.js';
-import { stateSentence } from './status_line.js';
+
+const HOW_TO_BEGIN = { starting: 'starting', restarting: 'starting', crashed: 'starting', unavailable: 'unavailable' };
 
 export class Scope {
   #abort = new AbortController();
@@ -95,15 +96,9 @@ export class Scope {
     for (const panel of this.panels) panel.draw(view);
   }
 
-  /** What will appear in a panel, and how to make it appear or why it cannot. */
+  /** What will appear in a panel, and how to make it appear or why it does not yet. */
   #emptySentence(panel) {
-    const { engines, backend } = this.store;
-    const state = engines.get(backend)?.state;
-    const how = ['unavailable', 'crashed'].includes(state) ? stateSentence(engines.get(backend), this.words) : this.#nextStep(state);
-    return `${this.words(`panel.${panel}.empty`)} ${how}`;
-  }
-
-  #nextStep(state) {
-    return this.words(['starting', 'restarting'].includes(state) ? 'panel.empty.starting' : 'panel.empty.send');
+    const state = this.store.engines.get(this.store.backend)?.state;
+    return `${this.words(`panel.${panel}.empty`)} ${this.words(`panel.empty.${HOW_TO_BEGIN[state] ?? 'send'}`)}`;
   }
 }

@@ -28,8 +28,8 @@ test('a request waits, is prefilled, decodes and finishes', () => {
   assert.deepEqual(tokenTimes(request), [2.5, 3.5]);
   assert.deepEqual([...spansOf(request, 99)], [
     { kind: 'queued', start: 1, end: 2 },
-    { kind: 'prefill', start: 2, end: 3 },
-    { kind: 'decode', start: 3, end: 3.6 },
+    { kind: 'prefill', start: 2, end: 2.5 },
+    { kind: 'decode', start: 2.5, end: 3.6 },
   ]);
 });
 
@@ -78,6 +78,21 @@ test('who takes the place of one that left is drawn in its lane', () => {
   assert.deepEqual(now.column.lanes, [1, 0]);
   assert.deepEqual(now.column.seats, [1, 2]);
   assert.deepEqual(now.column.waitingSeats, [null]);
+});
+
+test('a running request that a step leaves out keeps its lane; a preempted one does not', () => {
+  const now = reduce([header(), ...['a', 'b', 'c'].map((id, seat) => arrived(id, { seat }))]);
+  reduce([step(0, [row('a'), row('b')]), step(1, [row('b')]), step(2, [row('b'), row('c'), row('a')])], now);
+  assert.deepEqual(now.column.lanes, [1, 2, 0]);
+  reduce([step(3, [row('b'), row('c')], { preempted_ids: ['a'] }), step(4, [row('b'), row('c')])], now);
+  assert.deepEqual(now.lanes.get(''), [null, 'b', 'c']);
+});
+
+test('a block is shared while more than one refers to it', () => {
+  const share = (id, references) => step(id, [], { kv: kv({ ref_counts: { 3: references } }) });
+  const now = reduce([header({ engine: { block_size: 16, num_blocks: 8 } }), share(0, 2)]);
+  assert.equal(now.pool.refCounts.get(3), 2);
+  assert.equal(reduce([share(1, 1)], now).pool.refCounts.size, 0);
 });
 
 test('two pools have lanes of their own', () => {
@@ -148,6 +163,11 @@ test('only the last finished requests are kept', () => {
   assert.equal(now.requests.size, MAX_FINISHED + 1);
   assert.ok(!now.requests.has('r9') && now.requests.has('r10') && now.requests.has('alive'));
   assert.equal(now.totals.requests_finished, MAX_FINISHED + 10);
+});
+
+test('a stream’s depth is what its last sample said, though not every sample has every stream', () => {
+  const now = reduce([header(), arrived('a'), arrived('b'), queues({ streams: { a: 2, b: 1 } }), queues({ streams: { b: 0, gone: 4 } })]);
+  assert.deepEqual([...now.requests.values()].map((request) => request.streamDepth), [2, 0]);
 });
 
 test('now is the latest moment any record tells of', () => {

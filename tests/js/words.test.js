@@ -35,6 +35,11 @@ test('every state, phase, reason and exposure of the records has words', () => {
     ...['stop', 'length', 'abort', 'error', 'waiting', 'running', 'preempted'].map((name) => `panel.queues.status.${name}`),
     ...['chat', 'api', 'workload'].map((name) => `panel.queues.source.${name}`),
     ...['measured', 'derived', 'not_exposed'].flatMap((name) => [`panel.exposure.${name}`, `panel.exposure.${name}.meaning`]),
+    ...['batch', 'kv', 'queues', 'latency'].flatMap((name) => ['title', 'picture', 'empty', 'formula'].map((part) => `panel.${name}.${part}`)),
+    ...['blocks', 'recompute', 'reserved'].flatMap((kind) => [`panel.kv.${kind}.empty`, `panel.kv.${kind}.headline`, `panel.kv.${kind}.summary`]),
+    ...['send', 'starting', 'unavailable'].map((how) => `panel.empty.${how}`),
+    ...['pause', 'resume', 'step', 'speed', 'restart', 'kill-worker'].flatMap((action) => [`transport.${action}`, `transport.${action}.hint`]),
+    ...['waiting', 'running', 'preempted', 'finished'].map((status) => `meta.${status}`),
   ];
   assert.deepEqual(keys.filter((key) => !(key in en)), []);
 });

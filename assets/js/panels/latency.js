@@ -135,21 +135,23 @@ export class LatencyPanel {
   #newRow(request) {
     const { words, signal } = this.tools;
     const { store } = this;
-    const name = words('panel.latency.pin', { seat: seatLetter(request.seat) });
-    const button = h('button', { type: 'button', class: 'scope-pin', 'aria-label': name, 'aria-pressed': 'false' }, seatBadge(request.seat));
+    const seat = seatLetter(request.seat);
+    const button = h('button', { type: 'button', class: 'scope-pin' }, seatBadge(request.seat));
     const cells = COLUMNS.map(() => h('td'));
     const row = h('tr', {}, h('th', { scope: 'row' }, button), ...cells);
     button.addEventListener('click', () => store.togglePin(request.id), { signal });
     for (const type of ['pointerenter', 'focusin']) row.addEventListener(type, () => store.set({ pointed: request.id }), { signal });
     for (const type of ['pointerleave', 'focusout']) row.addEventListener(type, () => store.set({ pointed: null }), { signal });
-    return { row, cells, button };
+    return { row, cells, button, names: { mine: words('panel.latency.pin.mine', { seat }), other: words('panel.latency.pin', { seat }) } };
   }
 
   #light(lit) {
-    for (const [id, { row, button }] of this.#rows) {
+    for (const [id, { row, button, names }] of this.#rows) {
+      const isMine = this.store.mine.has(id);
       setAttribute(row, 'data-lit', lit === null ? null : String(id === lit));
+      setAttribute(row, 'data-mine', isMine);
       setAttribute(button, 'aria-pressed', String(id === this.store.pinned));
-      setAttribute(row, 'data-mine', this.store.mine.has(id) ? 'true' : null);
+      setAttribute(button, 'aria-label', isMine ? names.mine : names.other);
     }
   }
 

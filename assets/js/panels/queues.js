@@ -76,7 +76,7 @@ export class QueuesPanel {
     const depths = Object.entries(state.queues?.queues ?? {});
     const incoming = depths.filter(([name]) => name.startsWith('incoming'));
     const sum = incoming.length === 0 ? null : incoming.reduce((total, [, depth]) => total + depth, 0);
-    const slots = state.header?.engine.batch_size ?? state.header?.engine.max_num_seqs ?? null;
+    const slots = slotsOf(state);
     setText(this.stages.incoming, count(sum));
     setText(this.stages.waiting, count(numWaiting));
     setText(this.stages.running, slots === null ? count(numRunning) : `${count(numRunning)} / ${count(slots)}`);
@@ -114,7 +114,6 @@ export class QueuesPanel {
       lit,
       width,
       height,
-      depths: state.queues?.streams,
       focus: view.crosshair === null ? null : timesOf(view.focusColumn),
       words: this.tools.words,
     });
@@ -149,6 +148,7 @@ export class QueuesPanel {
       ['TTFT', duration(latency.ttft)],
       [words('panel.queues.tip.source'), words(`panel.queues.source.${request.source}`)],
     ];
+    if (request.streamDepth !== null) lines.push([words('panel.queues.tip.depth'), count(request.streamDepth)]);
     if (request.numPreemptions > 0) lines.push([words('panel.queues.tip.preemptions'), count(request.numPreemptions)]);
     return {
       seat: request.seat,
@@ -175,6 +175,12 @@ export class QueuesPanel {
     const rows = requests.filter(isInFlight).slice(0, 20).map((request) => `${seatLetter(request.seat)}: ${words(`panel.queues.status.${request.status}`)}`);
     return [head, ...rows].join(' ');
   }
+}
+
+/** Places in all batches together; `null` for an engine without such a limit. */
+function slotsOf({ header, lanes }) {
+  const inEach = header?.engine.batch_size ?? header?.engine.max_num_seqs ?? null;
+  return inEach === null ? null : inEach * Math.max(1, lanes.size);
 }
 
 function timesOf(column) {

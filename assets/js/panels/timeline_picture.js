@@ -41,7 +41,7 @@ function drawAxis(context, { layout, place, palette, height, words }) {
   }
 }
 
-function drawRow(context, { layout, place, palette, depths }, request, y) {
+function drawRow(context, { layout, place, palette }, request, y) {
   const height = layout.rowHeight;
   const middle = y + height / 2;
   badge(context, palette, request.seat, 10 * palette.scale, middle, Math.min(16 * palette.scale, height - 2));
@@ -56,8 +56,8 @@ function drawRow(context, { layout, place, palette, depths }, request, y) {
   }
   context.restore();
   if (request.finishedTime !== null) drawEnd(context, { place, palette, middle, height }, request);
-  const depth = depths?.[request.id];
-  if (depth !== undefined && isInFlight(request)) {
+  const depth = request.streamDepth;
+  if (depth !== null && isInFlight(request)) {
     label(context, count(depth), place.right + (RIGHT - 8) * palette.scale, middle, { font: palette.small, colour: depth > 0 ? palette.ink : palette.mute, align: 'right' });
   }
 }

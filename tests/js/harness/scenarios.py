@@ -304,6 +304,8 @@ def _paged_step(
     preempted: list[str] = []
     left = budget
     for job in list(running):
+        if job not in running:  # a victim by now
+            continue
         take = min(job.length - job.computed, left)
         while take > 0 and not pool.grow(job, job.computed + take, kv):
             victim = running.pop()
