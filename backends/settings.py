@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,7 +18,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 
 KNOWN_BACKENDS = ("naive", "generate", "paged", "vllm", "remote")
 SHIPPED_BACKENDS = ("naive", "generate", "paged")
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class ResultRouting(StrEnum):
@@ -76,7 +76,7 @@ class Settings(BaseSettings):
         False, description="strangers may come: limits per visitor, no control without the key"
     )
     instructor_key: str | None = Field(
-        None, min_length=8, description="key for pause, step, speed, restart, kill"
+        None, min_length=8, repr=False, description="key for pause, step, speed, restart, kill"
     )
     lang: Literal["auto", "en", "ko"] = Field("auto", description="language of the page")
     result_routing: Literal["shared", "per_call"] = Field(
@@ -121,7 +121,10 @@ class Settings(BaseSettings):
     @property
     def is_loopback(self) -> bool:
         """Only this machine can connect."""
-        return self.host in LOOPBACK_HOSTS
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:  # a name
+            return self.host == "localhost"
 
 
 def parse_settings(args: list[str] | None = None) -> Settings:
@@ -130,18 +133,23 @@ def parse_settings(args: list[str] | None = None) -> Settings:
     try:
         settings = Settings(_cli_parse_args=arguments)
     except ValidationError as error:
-        first = error.errors()[0]
-        option = (
-            "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
-            if first["loc"]
-            else "settings"
-        )
-        print(f"app.py: {option}: {first['msg']} (got {first['input']!r})", file=sys.stderr)
+        print(f"app.py: {_describe(error)}", file=sys.stderr)
         raise SystemExit(2) from None
     except SettingsError as error:
         print(f"app.py: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     return _for_hosting_space(settings)
+
+
+def _describe(error: ValidationError) -> str:
+    """One line: the option, what is wrong with it, and the value, unless it is a secret."""
+    first = error.errors()[0]
+    if not first["loc"]:  # a rule about several options names them itself
+        return first["msg"]
+    field = str(first["loc"][0])
+    is_secret = not Settings.model_fields[field].repr
+    value = "" if is_secret else f" (got {first['input']!r})"
+    return f"--{field.replace('_', '-')}: {first['msg']}{value}"
 
 
 def _for_hosting_space(settings: Settings) -> Settings:

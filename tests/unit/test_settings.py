@@ -1,0 +1,108 @@
+"""Options from the command line and the environment, and what is refused in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from backends.settings import Settings, parse_settings
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPACE_ID", *(f"SERVESCOPE_{field.upper()}" for field in Settings.model_fields)):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_defaults_are_safe_for_a_laptop() -> None:
+    settings = parse_settings([])
+    assert (settings.host, settings.port, settings.public) == ("127.0.0.1", 7860, False)
+    assert settings.is_loopback
+    assert settings.engines_to_preload == settings.backends[:1]
+
+
+def test_lists_are_comma_separated() -> None:
+    settings = parse_settings(["--backends", "generate, naive", "--preload", "naive"])
+    assert settings.backends == ("generate", "naive")
+    assert settings.engines_to_preload == ("naive",)
+
+
+def test_an_empty_preload_starts_nothing() -> None:
+    assert parse_settings(["--preload", ""]).engines_to_preload == ()
+
+
+def test_each_option_is_a_variable_too_and_the_command_line_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVESCOPE_MAX_MODEL_LEN", "300")
+    monkeypatch.setenv("SERVESCOPE_BACKENDS", "generate")
+    monkeypatch.setenv("SERVESCOPE_BATCH_SIZE", "2")
+    settings = parse_settings(["--batch-size", "3"])
+    assert (settings.max_model_len, settings.backends, settings.batch_size) == (300, ("generate",), 3)
+
+
+def test_a_flag_needs_no_value() -> None:
+    assert parse_settings(["--public"]).public
+    assert not parse_settings(["--no-public"]).public
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--port", "99999"], ["--port", "99999", "65535"]),
+        (["--port", "http"], ["--port", "http", "integer"]),
+        (["--device", "tpu"], ["--device", "tpu", "cuda"]),
+        (["--batch-size", "0"], ["--batch-size", "0", "greater than or equal to 1"]),
+        (["--backends", "naive,magic"], ["--backends", "magic", "naive"]),
+        (["--backends", "naive,naive"], ["--backends", "twice"]),
+        (["--backends", ""], ["at least one engine"]),
+        (["--backends", "naive", "--preload", "paged"], ["paged", "not among"]),
+        (["--instructor-key", "short"], ["--instructor-key", "at least 8"]),
+        (["--lang", "fr"], ["--lang", "fr"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
+)
+def test_a_bad_value_is_one_clear_line_and_exit_code_2(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse_settings(arguments)
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert all(word in line for word in words), line
+
+
+def test_an_unknown_option_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse_settings(["--bogus"])
+    assert stop.value.code == 2
+    assert "--bogus" in capsys.readouterr().err
+
+
+def test_a_bad_variable_is_named_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SERVESCOPE_PORT", "many")
+    with pytest.raises(SystemExit) as stop:
+        parse_settings([])
+    assert stop.value.code == 2
+    assert "many" in capsys.readouterr().err
+
+
+def test_a_key_that_is_refused_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_settings(["--instructor-key", "s3cr3t"])
+    assert "s3cr3t" not in capsys.readouterr().err
+
+
+def test_on_a_hosting_space_the_page_is_reachable_and_public(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPACE_ID", "somebody/servescope")
+    settings = parse_settings([])
+    assert (settings.host, settings.public) == ("0.0.0.0", True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.53"])
+def test_loopback_is_recognised(host: str) -> None:
+    assert Settings(host=host).is_loopback
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.7", "::"])
+def test_what_others_can_reach_is_not_loopback(host: str) -> None:
+    assert not Settings(host=host).is_loopback
