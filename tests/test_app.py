@@ -1,0 +1,130 @@
+"""``python app.py`` as a person runs it: it serves, refuses bad values, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.tiny_models import make_tiny_model
+
+ROOT = Path(__file__).resolve().parents[1]
+PATIENCE = 120.0
+
+
+def app(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "app.py", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The server on a free port, and its address."""
+    with app("--port", "0", *arguments) as server:
+        try:
+            assert server.stdout is not None
+            match = next(filter(None, (re.search(r"http://\S+", line) for line in server.stdout)))
+            yield server, match[0].rstrip("/")
+        finally:
+            server.kill()
+
+
+def wait_for_state(address: str, backend: str, wanted: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    state = None
+    while state != wanted:
+        assert time.monotonic() < deadline, f"{backend} is {state}, not {wanted}"
+        try:
+            state = httpx.get(f"{address}/health").json()["backends"][backend]["state"]
+        except httpx.TransportError:  # not listening yet
+            state = None
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = make_tiny_model(tmp_path_factory.mktemp("llama"), "llama", tokenizer="words")
+    return str(folder), str(tmp_path_factory.mktemp("cache"))
+
+
+def test_a_port_in_use_is_told_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with app("--port", port) as server:
+            _, errors = server.communicate(timeout=PATIENCE)
+    assert server.returncode == 2
+    assert errors.strip() == f"app.py: cannot listen on 127.0.0.1:{port}: Address already in use"
+
+
+def test_a_bad_value_is_told_in_one_line() -> None:
+    with app("--batch-size", "none") as server:
+        _, errors = server.communicate(timeout=PATIENCE)
+    assert server.returncode == 2
+    assert errors.count("\n") == 1
+    assert "--batch-size" in errors
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
+def test_however_the_server_ends_no_process_outlives_it(
+    tiny_model: tuple[str, str], how: signal.Signals
+) -> None:
+    model, cache = tiny_model
+    with serving("--model", model, "--cache-dir", cache, "--max-model-len", "64") as (server, address):
+        wait_for_state(address, "naive", "ready")
+        children = psutil.Process(server.pid).children(recursive=True)
+        assert children, "the engine runs in a process of its own"
+        server.send_signal(how)
+        server.wait(PATIENCE)
+        _, alive = psutil.wait_procs(children, timeout=PATIENCE)
+    assert alive == []
+
+
+def test_the_page_is_there_before_the_engine_is(tiny_model: tuple[str, str]) -> None:
+    model, cache = tiny_model
+    with serving("--model", model, "--cache-dir", cache, "--preload", "") as (_, address):
+        wait_for_state(address, "naive", "idle")
+        assert "Servescope" in httpx.get(address + "/").text
+
+
+def test_a_request_waits_for_an_engine_that_has_not_started(tiny_model: tuple[str, str]) -> None:
+    model, cache = tiny_model
+    with serving("--model", model, "--cache-dir", cache, "--preload", "") as (_, address):
+        wait_for_state(address, "naive", "idle")
+        answer = httpx.post(
+            f"{address}/generate", json={"prompt": " a b c", "max_tokens": 3}, timeout=PATIENCE
+        )
+    assert answer.status_code == 200
+    assert len(answer.json()["generated_text"].split()) == 3
+
+
+def test_a_server_that_others_can_reach_makes_a_key_and_prints_it(tiny_model: tuple[str, str]) -> None:
+    model, cache = tiny_model
+    with app("--model", model, "--cache-dir", cache, "--public", "--port", "0", "--preload", "") as server:
+        try:
+            assert server.stdout is not None
+            key_line, address_line = server.stdout.readline(), server.stdout.readline()
+            key, address = key_line.split()[-1], address_line.split()[-1].rstrip("/")
+            wait_for_state(address, "naive", "idle")
+            pause = f"{address}/control/naive/pause"
+            assert httpx.post(pause).status_code == 401
+            assert httpx.post(pause, headers={"Authorization": "Bearer wrong"}).status_code == 401
+            assert httpx.post(pause, headers={"Authorization": f"Bearer {key}"}).status_code == 200
+        finally:
+            server.kill()
