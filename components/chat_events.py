@@ -11,6 +11,7 @@ from typing import Any, cast
 import gradio as gr
 
 from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
+from backends.errors import ServescopeError
 from backends.records import Source, State
 from backends.registry import Registry
 from components.answering import Answer
@@ -100,13 +101,18 @@ class ChatEvents:
         self, request: gr.Request, log: list[Message], inputs: Sequence[Any], *, clear_input: bool = False
     ) -> AsyncGenerator[Outputs, None]:
         """Stream the answer to the last message of ``log``."""
-        asked = self._asked(*inputs)
         session = _session(request)
         if session in self._answers:  # one answer at a time; the button says so too
             yield _outputs()
             return
+        browser = Browser.from_event(inputs[-1])
         if not log or not text_of(log[-1]).strip():
-            yield _outputs(_with_notice(log[:-1], word(asked.lang, "chat.empty_message")))
+            yield _outputs(_with_notice(log[:-1], word(browser.lang, "chat.empty_message")))
+            return
+        try:
+            asked = self._asked(browser, *inputs[:-1])
+        except ServescopeError as error:
+            yield _outputs([*log, notice(Notice.ERROR, word(browser.lang, "chat.error"), error.message)], "")
             return
         request_id = f"chat-{uuid.uuid4().hex}"
         answer = self._answers[session] = Answer(_chunks(request_id, log, asked))
@@ -120,16 +126,11 @@ class ChatEvents:
         finally:
             del self._answers[session]
 
-    def _asked(self, backend: str, mode: str | None, system_prompt: str, *sampling_and_browser: Any) -> Asked:
-        *sampling, told = sampling_and_browser
+    def _asked(
+        self, browser: Browser, backend: str, mode: str | None, system_prompt: str, *sampling: Any
+    ) -> Asked:
         chosen = self._registry.get(backend)
-        return Asked(
-            backend=chosen,
-            mode=mode or None,
-            system_prompt=system_prompt,
-            sampling=sampling_params(chosen.info, *sampling),
-            browser=Browser.from_event(told),
-        )
+        return Asked(chosen, mode or None, system_prompt, sampling_params(chosen.info, *sampling), browser)
 
 
 async def _chunks(request_id: str, log: list[Message], asked: Asked) -> AsyncGenerator[TokenChunk, None]:

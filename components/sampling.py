@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import gradio as gr
 from gradio.components import Component
 
 from backends.base import SAMPLING_DEFAULTS, BackendInfo, SamplingParams
+from backends.errors import InvalidRequest
 from backends.settings import Settings
 from components.words import PageWords, word
 
@@ -23,7 +25,7 @@ class Sampling:
     max_tokens: gr.Slider
     top_p: gr.Slider
     top_k: gr.Slider
-    seed: gr.Number
+    seed: gr.Textbox
 
     @property
     def inputs(self) -> list[Component]:
@@ -59,9 +61,9 @@ def create_sampling(settings: Settings, page_words: PageWords) -> Sampling:
         ),
         top_p=slider("top_p", 0.05, 1, 0.05, default.top_p),
         top_k=slider("top_k", 0, 200, 1, default.top_k),
-        seed=gr.Number(
-            value=None,
-            precision=0,
+        seed=gr.Textbox(  # a Number cannot be empty: it would turn into seed 0 by being looked at
+            value="",
+            max_lines=1,
             placeholder=page_words("settings.seed.placeholder"),
             label=page_words("settings.seed"),
             info=page_words("settings.seed.info"),
@@ -90,13 +92,24 @@ def sampling_params(
     max_tokens: float,
     top_p: float,
     top_k: float,
-    seed: float | None,
+    seed: str | None,
 ) -> SamplingParams:
     """Settings → what the engine is asked for. What it does not honour was shown as disabled and
-    stays at its default."""
-    asked = {"top_p": float(top_p), "top_k": int(top_k), "seed": None if seed is None else int(seed)}
+    stays at its default. Raises ``InvalidRequest`` for a seed that is none."""
+    asked = {"top_p": float(top_p), "top_k": int(top_k), "seed": _seed((seed or "").strip())}
     return SamplingParams(
         temperature=float(temperature),
         max_tokens=int(max_tokens),
         **{name: value for name, value in asked.items() if name in info.supported},  # type: ignore[arg-type]
     )
+
+
+def _seed(text: str) -> int | None:
+    """Empty is random."""
+    if not text:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise InvalidRequest(
+            f"The seed is {text!r}; it must be a whole number from 0, or empty.", field="seed"
+        )
+    return int(text)

@@ -171,4 +171,4 @@ class ChatPage:
 
     async def open_settings(self) -> None:
         await self.page.locator("#chat-settings > button").click()
-        await self.page.locator("#settings-seed input").wait_for()
+        await self.page.locator("#settings-seed textarea, #settings-seed input").wait_for()

@@ -69,10 +69,19 @@ async def test_settings_reach_the_engine(
     for name, value in (("temperature", "0.5"), ("max-tokens", "7"), ("top-p", "0.9"), ("top-k", "40")):
         await page.page.locator(f"#settings-{name} input[type=number]").fill(value)
         await page.page.locator(f"#settings-{name} input[type=number]").press("Tab")
-    await page.page.locator("#settings-seed input").fill("11")
+    seed = page.page.locator("#settings-seed textarea, #settings-seed input")
+    await seed.fill("11")
     await page.ask("Hello")
     await page.answered()
+    await seed.fill("")
+    await page.ask("Hello")
+    await page.answered()
+    await seed.fill("eleven")
+    await page.ask("Hello")
+    await page.answered()
+    await expect(page.errors).to_contain_text("The seed is 'eleven'")
     sampling = asked[0].sampling
+    assert [request.sampling.seed for request in asked] == [11, None]
     assert (sampling.temperature, sampling.max_tokens, sampling.top_p) == (0.5, 7, 0.9)
     assert (sampling.top_k, sampling.seed) == (40, 11)
     assert asked[0].visitor == await page.page.evaluate("window.servescope.visitor")
@@ -83,10 +92,10 @@ async def test_a_setting_that_the_engine_does_not_honour_is_disabled_and_says_wh
     for name in ("top-p", "top-k", "seed"):
         setting = page.page.locator(f"#settings-{name}")
         await expect(setting).to_contain_text("naive does not support this")
-        await expect(setting.locator("input").first).to_be_disabled()
+        await expect(setting.locator("input, textarea").first).to_be_disabled()
     await page.engine("generate").click()
     for name in ("top-p", "top-k", "seed"):
-        await expect(page.page.locator(f"#settings-{name} input").first).to_be_enabled()
+        await expect(page.page.locator(f"#settings-{name}").locator("input, textarea").first).to_be_enabled()
 
 
 async def test_more_tokens_than_the_operator_allows_cannot_be_set(page: ChatPage) -> None:
