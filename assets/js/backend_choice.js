@@ -11,7 +11,9 @@ export function chosenBackend() {
 
 /** Is there such a backend to choose? */
 export function hasOption(name) {
-  return [...document.querySelectorAll('#backend-choice input[type="radio"]')].some((input) => input.value === name);
+  return [...document.querySelectorAll('#backend-choice input[type="radio"]')].some(
+    (input) => input.value === name,
+  );
 }
 
 /**

@@ -27,10 +27,17 @@ function sentenceOf(request, words) {
   if (latency.ttft === null) parts.push(words(`meta.${request.status}`));
   else parts.push(words('meta.first_token', { time: duration(latency.ttft) }));
   parts.push(words('meta.tokens', { number: count(latency.numTokens) }));
-  if (latency.tokensPerSecond !== null) parts.push(words('meta.rate', { rate: rate(latency.tokensPerSecond) }));
+  if (latency.tokensPerSecond !== null)
+    parts.push(words('meta.rate', { rate: rate(latency.tokensPerSecond) }));
   if (request.numCachedTokens > 0) {
-    parts.push(words('meta.cached', { cached: count(request.numCachedTokens), prompt: count(request.numPromptTokens) }));
+    parts.push(
+      words('meta.cached', {
+        cached: count(request.numCachedTokens),
+        prompt: count(request.numPromptTokens),
+      }),
+    );
   }
-  if (request.finishReason === 'abort' || request.finishReason === 'error') parts.push(words(`meta.${request.finishReason}`));
+  if (request.finishReason === 'abort' || request.finishReason === 'error')
+    parts.push(words(`meta.${request.finishReason}`));
   return parts.join(' · ');
 }

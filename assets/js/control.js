@@ -30,8 +30,15 @@ export class Control {
    */
   async send(backend, action, body) {
     const key = this.#storage.getItem(KEY);
-    const headers = { 'Content-Type': 'application/json', ...(key === null ? {} : { Authorization: `Bearer ${key}` }) };
-    const response = await this.#post(`control/${encodeURIComponent(backend)}/${action}`, headers, body ?? {});
+    const headers = {
+      'Content-Type': 'application/json',
+      ...(key === null ? {} : { Authorization: `Bearer ${key}` }),
+    };
+    const response = await this.#post(
+      `control/${encodeURIComponent(backend)}/${action}`,
+      headers,
+      body ?? {},
+    );
     if (response.ok) return;
     if (response.status === 401) this.#storage.removeItem(KEY);
     throw new ControlError(response.status, await messageOf(response));
@@ -39,7 +46,11 @@ export class Control {
 
   async #post(path, headers, body) {
     try {
-      return await this.#fetch(new URL(path, document.baseURI), { method: 'POST', headers, body: JSON.stringify(body) });
+      return await this.#fetch(new URL(path, document.baseURI), {
+        method: 'POST',
+        headers,
+        body: JSON.stringify(body),
+      });
     } catch (error) {
       throw new ControlError(0, error.message); // fetch only fails when there was no answer
     }

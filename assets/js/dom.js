@@ -28,7 +28,8 @@ export function setAttribute(element, name, value) {
 }
 
 /** Text that only screen readers see. */
-export const hidden = (props = {}, ...children) => h('span', { class: 'scope-hidden', ...props }, ...children);
+export const hidden = (props = {}, ...children) =>
+  h('span', { class: 'scope-hidden', ...props }, ...children);
 
 const ICONS = {
   pause: 'M4 3h3v10H4zM9 3h3v10H9z',

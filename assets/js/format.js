@@ -23,7 +23,9 @@ export function duration(seconds) {
 
 /** A round duration at the end of an axis: 0.2 → "200 ms", 5 → "5 s". */
 export function roundDuration(seconds) {
-  return seconds < 1 ? `${Number((seconds * 1000).toPrecision(3))} ms` : `${Number(seconds.toPrecision(3))} s`;
+  return seconds < 1
+    ? `${Number((seconds * 1000).toPrecision(3))} ms`
+    : `${Number(seconds.toPrecision(3))} s`;
 }
 
 /** 12.43 → "12.4"; from 100 on without a fraction. */

@@ -6,7 +6,14 @@ export class KeyForm {
   #again = null;
 
   constructor({ words, signal }, control) {
-    this.input = h('input', { type: 'password', class: 'scope-input', autocomplete: 'off', required: true, 'aria-label': words('transport.key') , placeholder: words('transport.key') });
+    this.input = h('input', {
+      type: 'password',
+      class: 'scope-input',
+      autocomplete: 'off',
+      required: true,
+      'aria-label': words('transport.key'),
+      placeholder: words('transport.key'),
+    });
     const cancel = h('button', { type: 'button', class: 'scope-button' }, words('transport.key.cancel'));
     this.element = h(
       'form',
@@ -16,13 +23,17 @@ export class KeyForm {
       h('button', { type: 'submit', class: 'scope-button scope-primary' }, words('transport.key.use')),
       cancel,
     );
-    this.element.addEventListener('submit', (event) => {
-      event.preventDefault();
-      control.setKey(this.input.value);
-      const again = this.#again;
-      this.close();
-      again?.();
-    }, { signal });
+    this.element.addEventListener(
+      'submit',
+      (event) => {
+        event.preventDefault();
+        control.setKey(this.input.value);
+        const again = this.#again;
+        this.close();
+        again?.();
+      },
+      { signal },
+    );
     cancel.addEventListener('click', () => this.close(), { signal });
   }
 

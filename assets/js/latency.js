@@ -73,7 +73,10 @@ export function summaryOf(measured) {
 
 function median(measured, field) {
   const values = measured.map(({ latency }) => latency[field]).filter((value) => value !== null);
-  return percentile(values.sort((a, b) => a - b), 0.5);
+  return percentile(
+    values.sort((a, b) => a - b),
+    0.5,
+  );
 }
 
 /**

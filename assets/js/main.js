@@ -34,7 +34,15 @@ class Feeds {
     const known = this.#feeds.get(backend) ?? this.#make(backend);
     this.#feeds.set(backend, known);
     this.#open = known;
-    Object.assign(this.store, { backend, history: known.history, position: null, pinned: null, pointed: null, crosshair: null, clearedTime: null });
+    Object.assign(this.store, {
+      backend,
+      history: known.history,
+      position: null,
+      pinned: null,
+      pointed: null,
+      crosshair: null,
+      clearedTime: null,
+    });
     known.feed.open();
     this.store.notify();
   }
@@ -63,7 +71,11 @@ class Feeds {
 function addressOf(backend, since) {
   const url = new URL('telemetry', document.baseURI);
   url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
-  url.search = new URLSearchParams({ backend, visitor: page.visitor, ...(since === null ? {} : { since: String(since) }) });
+  url.search = new URLSearchParams({
+    backend,
+    visitor: page.visitor,
+    ...(since === null ? {} : { since: String(since) }),
+  });
   return url.href;
 }
 

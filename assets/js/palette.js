@@ -2,15 +2,33 @@
 
 import { NUM_SEAT_COLOURS, seatColour } from './seats.js';
 
-const NAMES = ['bg', 'card', 'ink', 'mute', 'line', 'soft', 'accent', 'ok', 'warn', 'bad', 'free', 'cached', 'bar'];
+const NAMES = [
+  'bg',
+  'card',
+  'ink',
+  'mute',
+  'line',
+  'soft',
+  'accent',
+  'ok',
+  'warn',
+  'bad',
+  'free',
+  'cached',
+  'bar',
+];
 
 /** @param {Element} element the variables as they hold there */
 export function readPalette(element) {
   const style = getComputedStyle(element);
   const value = (name) => style.getPropertyValue(`--${name}`).trim();
   const scale = Number.parseFloat(value('scope-scale')) || 1;
-  const font = (size, family, weight = 400) => `${weight} ${Math.round(size * scale * 2) / 2}px ${value(family)}`;
-  const seats = Array.from({ length: NUM_SEAT_COLOURS }, (_, i) => ({ fill: value(`s${i}`), ink: value(`s${i}-ink`) }));
+  const font = (size, family, weight = 400) =>
+    `${weight} ${Math.round(size * scale * 2) / 2}px ${value(family)}`;
+  const seats = Array.from({ length: NUM_SEAT_COLOURS }, (_, i) => ({
+    fill: value(`s${i}`),
+    ink: value(`s${i}-ink`),
+  }));
   const colours = Object.fromEntries(NAMES.map((name) => [name, value(name)]));
   return {
     ...colours,

@@ -7,17 +7,10 @@
 // A state is changed in place. `copyState` gives an independent one at the cost of the requests in
 // flight, not of everything that happened: see request.js.
 
-import { applyKV, copyPool, emptyPool, poolFromSnapshot } from './pool.js';
+import { applyKV, copyPool, emptyPool } from './pool.js';
+import { applySnapshot } from './snapshot.js';
 import { assignLanes } from './lanes.js';
-import {
-  addStep,
-  addToken,
-  addTokenTime,
-  copyRequest,
-  isInFlight,
-  requestFrom,
-  startSpan,
-} from './request.js';
+import { addStep, addToken, copyRequest, isInFlight, requestFrom, startSpan } from './request.js';
 
 /** Finished requests kept to look at; the oldest go first. */
 export const MAX_FINISHED = 200;
@@ -94,11 +87,6 @@ const FOLDS = {
     see(state, record.time);
   },
 
-  kv(state, record) {
-    applyKV(state.pool, record.kv, (id) => own(state, id));
-    see(state, record.time);
-  },
-
   token(state, record) {
     state.totals.output_tokens += 1;
     see(state, record.time);
@@ -128,7 +116,10 @@ const FOLDS = {
     dropOldestFinished(state);
   },
 
-  snapshot: applySnapshot,
+  snapshot(state, record) {
+    applySnapshot(state, record);
+    see(state, record.time);
+  },
 };
 
 function see(state, time) {
@@ -216,50 +207,9 @@ function addTotals(totals, step) {
   totals.steps += 1;
   totals.preemptions += step.preempted_ids.length;
   for (const row of step.rows) totals.tokens_computed += row.num_scheduled_tokens;
-  if (step.attention_pairs !== null) totals.attention_pairs = (totals.attention_pairs ?? 0) + step.attention_pairs;
+  if (step.attention_pairs !== null)
+    totals.attention_pairs = (totals.attention_pairs ?? 0) + step.attention_pairs;
   if (step.num_padding_tokens !== null) {
     totals.padding_tokens = (totals.padding_tokens ?? 0) + step.num_padding_tokens;
   }
-}
-
-/** Go on from the server's word: what was in flight and is not in it has ended unseen. */
-function applySnapshot(state, snapshot) {
-  for (const request of state.requests.values()) {
-    if (isInFlight(request)) state.requests.delete(request.id);
-  }
-  for (const known of snapshot.requests) {
-    const request = requestFromSnapshot(known, snapshot.time, state.owner);
-    state.requests.set(request.id, request);
-  }
-  state.lanes = new Map();
-  state.column = null;
-  state.queues = null;
-  state.pool = poolFromSnapshot(snapshot, state.header?.engine.num_blocks);
-  Object.assign(state.totals, snapshot.totals);
-  see(state, snapshot.time);
-}
-
-function requestFromSnapshot(known, time, owner) {
-  const request = requestFrom(known.arrived, owner);
-  request.firstScheduledTime = known.first_scheduled_time;
-  request.firstTokenTime = known.first_token_time;
-  request.lastTokenTime = known.last_token_time;
-  request.numTokens = known.num_output_tokens;
-  request.tokensComputed = known.sum_tokens_computed;
-  request.attentionPairs = known.sum_attention_pairs;
-  request.numPreemptions = known.num_preemptions;
-  request.blocks = known.blocks.slice();
-  request.filledSlots = known.filled_slots;
-  request.reservedSlots = known.reserved_slots;
-  if (known.last_token_time !== null) addTokenTime(request, known.last_token_time);
-  request.numMissingTokens = request.numTokens - request.numTokenTimes;
-  startSpan(request, 'queued', request.arrivedTime);
-  if (known.first_scheduled_time !== null) startSpan(request, 'prefill', known.first_scheduled_time);
-  if (known.first_token_time !== null) startSpan(request, 'decode', known.first_token_time);
-  if (known.running) request.status = 'running';
-  else if (known.num_preemptions > 0) {
-    request.status = 'preempted';
-    startSpan(request, 'preempted', time); // since then at the latest
-  }
-  return request;
 }

@@ -12,7 +12,12 @@ import { Transport } from './transport.js';
 import { h } from './dom.js';
 import { readPalette, watchTheme } from './palette.js';
 
-const HOW_TO_BEGIN = { starting: 'starting', restarting: 'starting', crashed: 'starting', unavailable: 'unavailable' };
+const HOW_TO_BEGIN = {
+  starting: 'starting',
+  restarting: 'starting',
+  crashed: 'starting',
+  unavailable: 'unavailable',
+};
 
 export class Scope {
   #abort = new AbortController();
@@ -36,7 +41,10 @@ export class Scope {
     ];
     root.classList.add('scope');
     root.dataset.view = view ?? 'full';
-    root.replaceChildren(this.transport.element, h('div', { class: 'scope-panels' }, ...this.panels.map((panel) => panel.element)));
+    root.replaceChildren(
+      this.transport.element,
+      h('div', { class: 'scope-panels' }, ...this.panels.map((panel) => panel.element)),
+    );
     this.#listen();
     this.frames.soon();
   }
@@ -68,9 +76,13 @@ export class Scope {
       unsubscribe();
       unwatch();
     });
-    this.root.addEventListener('keydown', (event) => {
-      if (event.key === 'Escape') store.set({ pinned: null });
-    }, { signal });
+    this.root.addEventListener(
+      'keydown',
+      (event) => {
+        if (event.key === 'Escape') store.set({ pinned: null });
+      },
+      { signal },
+    );
   }
 
   #draw() {

@@ -12,9 +12,26 @@ export class StatusLine {
     this.text = h('span', { class: 'scope-status-text', role: 'status' });
     this.facts = h('span', { class: 'scope-facts' });
     this.bar = h('i');
-    this.progress = h('span', { class: 'scope-progress', role: 'progressbar', 'aria-label': tools.words('state.starting'), hidden: true }, this.bar);
+    this.progress = h(
+      'span',
+      {
+        class: 'scope-progress',
+        role: 'progressbar',
+        'aria-label': tools.words('state.starting'),
+        hidden: true,
+      },
+      this.bar,
+    );
     this.share = h('span', { class: 'scope-share', 'aria-hidden': 'true' });
-    this.element = h('div', { class: 'scope-status' }, this.dot, this.text, this.progress, this.share, this.facts);
+    this.element = h(
+      'div',
+      { class: 'scope-status' },
+      this.dot,
+      this.text,
+      this.progress,
+      this.share,
+      this.facts,
+    );
   }
 
   /** Why the last control call did nothing; `null` when a new one is made. */
@@ -45,7 +62,8 @@ export class StatusLine {
     if (connection.phase === 'lost') return words('transport.lost');
     if (connection.phase === 'outdated') return words('transport.outdated');
     if (connection.phase === 'refused') return words('transport.refused', { reason: connection.reason });
-    if (engine === undefined) return words(connection.phase === 'open' ? 'state.idle.sentence' : 'transport.connecting', { backend });
+    if (engine === undefined)
+      return words(connection.phase === 'open' ? 'state.idle.sentence' : 'transport.connecting', { backend });
     return stateSentence(engine, words);
   }
 }
@@ -59,11 +77,23 @@ export function stateSentence(engine, words) {
 function factsOf(header, words) {
   if (header === null) return '';
   const { engine } = header;
-  const limits = ['batch_size', 'max_num_seqs', 'max_num_batched_tokens', 'block_size', 'num_blocks', 'max_model_len'];
-  const told = limits.filter((name) => engine[name] !== null).map((name) => words(`transport.fact.${name}`, { value: count(engine[name]) }));
+  const limits = [
+    'batch_size',
+    'max_num_seqs',
+    'max_num_batched_tokens',
+    'block_size',
+    'num_blocks',
+    'max_model_len',
+  ];
+  const told = limits
+    .filter((name) => engine[name] !== null)
+    .map((name) => words(`transport.fact.${name}`, { value: count(engine[name]) }));
   return [header.model, header.dtype, header.device, ...told].join(' · ');
 }
 
 function versionsOf(header) {
-  return [header.hardware, ...Object.entries(header.versions).map(([name, version]) => `${name} ${version}`)].join('\n');
+  return [
+    header.hardware,
+    ...Object.entries(header.versions).map(([name, version]) => `${name} ${version}`),
+  ].join('\n');
 }

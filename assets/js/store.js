@@ -89,7 +89,8 @@ export class Store {
   /** Requests to show, in order of arrival: those not cleared away. */
   *requests(state = this.state) {
     for (const request of state.requests.values()) {
-      if (isInFlight(request) || this.clearedTime === null || request.finishedTime > this.clearedTime) yield request;
+      if (isInFlight(request) || this.clearedTime === null || request.finishedTime > this.clearedTime)
+        yield request;
     }
   }
 

@@ -46,10 +46,25 @@ export class Tooltip {
   }
 }
 
+/** Show `content()` under an element for as long as it is pointed at or has the focus. */
+export function explain(element, content, { tooltip, signal }) {
+  const show = () => {
+    const { left, bottom } = element.getBoundingClientRect();
+    tooltip.show(content(), { x: left - MARGIN, y: bottom - MARGIN / 2 });
+  };
+  for (const type of ['pointerenter', 'focus', 'click']) element.addEventListener(type, show, { signal });
+  for (const type of ['pointerleave', 'blur'])
+    element.addEventListener(type, () => tooltip.hide(), { signal });
+}
+
 const line = ([name, value]) => [h('dt', {}, name), h('dd', {}, value)];
 
 /** The seat as an element: letter and colour. */
 export function seatBadge(seat) {
   const colour = seatColour(seat);
-  return h('span', { class: 'scope-seat', 'data-colour': colour === null ? 'none' : String(colour) }, seatLetter(seat));
+  return h(
+    'span',
+    { class: 'scope-seat', 'data-colour': colour === null ? 'none' : String(colour) },
+    seatLetter(seat),
+  );
 }

@@ -3,10 +3,11 @@
 import { ControlError } from './control.js';
 import { count } from './format.js';
 import { h, icon, setAttribute, setText } from './dom.js';
+import { EngineMenu } from './engine_menu.js';
 import { KeyForm } from './key_form.js';
+import { SpeedChoice } from './speed_choice.js';
 import { StatusLine } from './status_line.js';
 
-const SPEEDS = [0, 0.25, 1, 2];
 const STEERABLE = ['ready', 'paused'];
 
 export class Transport {
@@ -20,18 +21,40 @@ export class Transport {
     const { words } = tools;
     this.pause = this.#button('pause', () => this.#send(this.#isPaused() ? 'resume' : 'pause'));
     this.step = this.#button('step', () => this.#step());
-    this.speed = this.#speedChoice();
-    this.slider = h('input', { type: 'range', class: 'scope-slider', min: '0', max: '0', value: '0', step: '1', 'aria-label': words('transport.scrub') });
+    this.speed = new SpeedChoice(tools, (delay) => this.#send('speed', { step_delay: delay }));
+    this.slider = h('input', {
+      type: 'range',
+      class: 'scope-slider',
+      min: '0',
+      max: '0',
+      value: '0',
+      step: '1',
+      'aria-label': words('transport.scrub'),
+    });
     this.position = h('output', { class: 'scope-position' });
-    this.live = h('button', { type: 'button', class: 'scope-button scope-live' }, h('i'), words('transport.live'));
-    this.items = new Map(); // action → its button in the menu
-    this.menu = this.#menu();
+    this.live = h(
+      'button',
+      { type: 'button', class: 'scope-button scope-live' },
+      h('i'),
+      words('transport.live'),
+    );
+    this.menu = new EngineMenu(tools, (action) => this.#send(action));
     this.key = new KeyForm(tools, control);
     this.status = new StatusLine(tools);
     this.element = h(
       'section',
       { id: 'transport', class: 'scope-transport', 'aria-label': words('transport.title') },
-      h('div', { class: 'scope-controls' }, this.pause, this.step, this.speed, this.slider, this.position, this.live, this.menu),
+      h(
+        'div',
+        { class: 'scope-controls' },
+        this.pause,
+        this.step,
+        this.speed.element,
+        this.slider,
+        this.position,
+        this.live,
+        this.menu.element,
+      ),
       this.status.element,
       this.key.element,
     );
@@ -47,10 +70,9 @@ export class Transport {
     this.#face(this.pause, isPaused ? 'resume' : 'pause');
     this.#offer(this.pause, isPaused ? 'resume' : 'pause', null);
     this.#offer(this.step, 'step', isPaused ? null : words('transport.step.needs_pause'));
-    this.#offer(this.speed, 'speed', null);
-    for (const [action, item] of this.items) this.#offerItem(item, action);
-    const delay = store.engines.get(store.backend)?.step_delay ?? 0;
-    if (document.activeElement !== this.speed) this.#showSpeed(delay);
+    this.#offer(this.speed.element, 'speed', null);
+    this.speed.show(store.engines.get(store.backend)?.step_delay ?? 0);
+    this.menu.draw((action) => this.#unavailable(action), this.#pending);
     this.#drawScrub(view);
     this.status.draw(view, store);
   }
@@ -63,11 +85,15 @@ export class Transport {
     setAttribute(this.slider, 'disabled', history.isEmpty);
     const value = String(history.isEmpty ? 1 : store.shown);
     if (this.slider.value !== value) this.slider.value = value;
-    const share = history.last > history.first ? (store.shown - history.first) / (history.last - history.first) : 1;
+    const share =
+      history.last > history.first ? (store.shown - history.first) / (history.last - history.first) : 1;
     this.slider.style.setProperty('--share', `${share * 100}%`);
     const shown = history.column(store.shown)?.step.step_id ?? null;
     const latest = history.column(history.last)?.step.step_id ?? null;
-    const text = latest === null ? words('transport.no_steps') : words('transport.position', { step: count(shown), latest: count(latest) });
+    const text =
+      latest === null
+        ? words('transport.no_steps')
+        : words('transport.position', { step: count(shown), latest: count(latest) });
     setText(this.position, text);
     setAttribute(this.slider, 'aria-valuetext', text);
     setAttribute(this.live, 'data-live', String(store.isLive));
@@ -80,7 +106,12 @@ export class Transport {
 
   #button(name, onClick) {
     const face = h('span');
-    const button = h('button', { type: 'button', class: 'scope-button', 'data-action': name }, icon(name), face);
+    const button = h(
+      'button',
+      { type: 'button', class: 'scope-button', 'data-action': name },
+      icon(name),
+      face,
+    );
     button.addEventListener('click', onClick, { signal: this.tools.signal });
     this.#face(button, name);
     return button;
@@ -100,13 +131,7 @@ export class Transport {
     setAttribute(control, 'title', why ?? this.tools.words(`transport.${action}.hint`));
   }
 
-  /** A worker can be restarted in any state in which there is, or was, one. */
-  #offerItem(item, action) {
-    const why = this.#unavailable(action);
-    setAttribute(item, 'disabled', why !== null || this.#pending);
-    setText(item.lastChild, why ?? this.tools.words(`transport.${action}.hint`));
-  }
-
+  /** Why an action cannot be had whatever the engine's state; a worker that is gone can be restarted. */
   #unavailable(action) {
     const { words } = this.tools;
     const { backend, connection, controls } = this.store;
@@ -119,54 +144,9 @@ export class Transport {
     const { words } = this.tools;
     const { backend, engines } = this.store;
     const state = engines.get(backend)?.state ?? 'idle';
-    return STEERABLE.includes(state) ? null : words('transport.not_ready', { backend: backend ?? '', state: words(`state.${state}`) });
-  }
-
-  #speedChoice() {
-    const { words, signal } = this.tools;
-    const options = SPEEDS.map((delay) => h('option', { value: String(delay) }, this.#speedText(delay)));
-    const choice = h('select', { class: 'scope-select', 'aria-label': words('transport.speed'), 'data-action': 'speed' }, ...options);
-    choice.addEventListener('change', () => this.#send('speed', { step_delay: Number(choice.value) }), { signal });
-    return choice;
-  }
-
-  #speedText(delay) {
-    const { words } = this.tools;
-    return delay === 0 ? words('transport.speed.off') : words('transport.speed.delay', { seconds: delay });
-  }
-
-  /** The engine's own delay, also one that is not among the choices. */
-  #showSpeed(delay) {
-    const value = String(delay);
-    if (this.speed.value === value) return;
-    if (![...this.speed.options].some((option) => option.value === value)) {
-      this.speed.append(h('option', { value }, this.#speedText(delay)));
-    }
-    this.speed.value = value;
-  }
-
-  #menu() {
-    const { words, signal } = this.tools;
-    const item = (action) => {
-      const button = h('button', { type: 'button', class: 'scope-menu-item' }, h('b', {}, words(`transport.${action}`)), h('span', {}, words(`transport.${action}.hint`)));
-      button.addEventListener('click', () => {
-        menu.open = false;
-        this.#send(action);
-      }, { signal });
-      this.items.set(action, button);
-      return button;
-    };
-    const summary = h('summary', { class: 'scope-button', 'aria-label': words('transport.more'), title: words('transport.more') }, icon('more'));
-    const menu = h('details', { class: 'scope-menu' }, summary, h('div', { class: 'scope-menu-items' }, item('restart'), item('kill-worker')));
-    document.addEventListener('pointerdown', (event) => {
-      if (!menu.contains(event.target)) menu.open = false;
-    }, { signal });
-    menu.addEventListener('keydown', (event) => {
-      if (event.key !== 'Escape') return;
-      menu.open = false;
-      summary.focus();
-    }, { signal });
-    return menu;
+    return STEERABLE.includes(state)
+      ? null
+      : words('transport.not_ready', { backend: backend ?? '', state: words(`state.${state}`) });
   }
 
   async #step() {
@@ -194,8 +174,14 @@ export class Transport {
   #refused(error, again) {
     const { words } = this.tools;
     if (error.status === 401) this.key.ask(again);
-    const known = { 0: 'transport.error.unreachable', 401: 'transport.error.key', 409: 'transport.error.nothing_to_step' };
+    const known = {
+      0: 'transport.error.unreachable',
+      401: 'transport.error.key',
+      409: 'transport.error.nothing_to_step',
+    };
     const key = known[error.status];
-    this.status.say(key === undefined ? words('transport.error.refused', { message: error.message }) : words(key));
+    this.status.say(
+      key === undefined ? words('transport.error.refused', { message: error.message }) : words(key),
+    );
   }
 }

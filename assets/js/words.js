@@ -13,5 +13,7 @@ export async function loadWords(lang) {
 /** A missing key shows itself, so that it is seen; a test compares the keys of the languages. */
 export function wordsOf(sentences) {
   return (key, values = {}) =>
-    (sentences[key] ?? key).replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+    (sentences[key] ?? key).replace(/\{(\w+)\}/g, (whole, name) =>
+      name in values ? String(values[name]) : whole,
+    );
 }

@@ -8,7 +8,11 @@ before(() => {
 
 function controlOf(answer) {
   const kept = new Map();
-  const storage = { getItem: (name) => kept.get(name) ?? null, setItem: (name, value) => kept.set(name, value), removeItem: (name) => kept.delete(name) };
+  const storage = {
+    getItem: (name) => kept.get(name) ?? null,
+    setItem: (name, value) => kept.set(name, value),
+    removeItem: (name) => kept.delete(name),
+  };
   const calls = [];
   const fetch = async (url, options) => {
     calls.push({ url: url.href, ...options });
@@ -18,7 +22,8 @@ function controlOf(answer) {
 }
 
 const ok = () => new Response('{"state": "paused"}');
-const error = (status, body) => () => new Response(typeof body === 'string' ? body : JSON.stringify(body), { status });
+const error = (status, body) => () =>
+  new Response(typeof body === 'string' ? body : JSON.stringify(body), { status });
 
 test('a call goes under the page’s own prefix', async () => {
   const { control, calls } = controlOf(ok);
@@ -37,13 +42,22 @@ test('the key goes along once there is one, and is forgotten when the server doe
 });
 
 test('a refusal carries the server’s words, whatever their shape', async () => {
-  const bodies = [[{ error: { message: 'no' } }, 'no'], [{ detail: 'no way' }, 'no way'], ['<html>bad gateway', '<html>bad gateway']];
+  const bodies = [
+    [{ error: { message: 'no' } }, 'no'],
+    [{ detail: 'no way' }, 'no way'],
+    ['<html>bad gateway', '<html>bad gateway'],
+  ];
   for (const [body, message] of bodies) {
     await assert.rejects(controlOf(error(409, body)).control.send('naive', 'step'), { status: 409, message });
   }
 });
 
 test('a server that cannot be reached is an error of its own', async () => {
-  const { control } = controlOf(() => { throw new TypeError('fetch failed'); });
-  await assert.rejects(control.send('naive', 'pause'), (refused) => refused instanceof ControlError && refused.status === 0);
+  const { control } = controlOf(() => {
+    throw new TypeError('fetch failed');
+  });
+  await assert.rejects(
+    control.send('naive', 'pause'),
+    (refused) => refused instanceof ControlError && refused.status === 0,
+  );
 });

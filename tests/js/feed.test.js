@@ -63,7 +63,9 @@ function openFeed() {
     backend: 'naive',
     address: (since) => `since ${since}`,
     onRecords: (records) => seen.records.push(...records),
-    onReset: () => { seen.resets += 1; },
+    onReset: () => {
+      seen.resets += 1;
+    },
     onConnection: ({ phase }) => seen.phases.push(phase),
     WebSocket: FakeSocket,
     random: () => 0,
@@ -116,7 +118,10 @@ test('a feed that comes back says where it left off, and gets nothing twice', ()
   clock.tick(250);
   assert.equal(FakeSocket.last.address, 'since 11');
   FakeSocket.last.send(header(), step(1, []));
-  assert.deepEqual(seen.records.map((record) => record.type), ['header', 'snapshot', 'step', 'step']);
+  assert.deepEqual(
+    seen.records.map((record) => record.type),
+    ['header', 'snapshot', 'step', 'step'],
+  );
 });
 
 test('it waits longer each time, at most eight seconds, and starts anew once something came', () => {
@@ -147,7 +152,10 @@ test('a restarted server is asked from the start, and what was known is dropped'
   assert.equal(FakeSocket.last.address, 'since null');
   FakeSocket.last.send(header({ start_time: 2 }), snapshot({ version: 0 }));
   assert.equal(seen.resets, 1);
-  assert.deepEqual(seen.records.map((record) => record.type), ['header', 'snapshot', 'header', 'snapshot']);
+  assert.deepEqual(
+    seen.records.map((record) => record.type),
+    ['header', 'snapshot', 'header', 'snapshot'],
+  );
 });
 
 test('a refusal is told with its reason and not asked again', () => {

@@ -25,7 +25,8 @@ test('seeking gives what a full replay gives, at every step, in any order', () =
   const records = [...longRun(150)];
   const history = historyOf(records, { stepsPerChunk: 16 });
   const order = Array.from({ length: 149 }, (_, i) => (i * 83) % 149);
-  for (const ordinal of order) assert.deepEqual(readable(history.seek(ordinal)), readable(replay(records, ordinal)), `step ${ordinal}`);
+  for (const ordinal of order)
+    assert.deepEqual(readable(history.seek(ordinal)), readable(replay(records, ordinal)), `step ${ordinal}`);
 });
 
 test('going forward step by step gives the same, across the borders of chunks', () => {
@@ -56,7 +57,10 @@ test('columns come with lanes and seats, across chunks, the last of them asked f
   const long = historyOf(records, { stepsPerChunk: 8 });
   const short = historyOf(records, { stepsPerChunk: 1000 });
   const ids = (columns) => columns.map((column) => column.step.step_id);
-  assert.deepEqual(ids(long.columns(41, 20)), Array.from({ length: 20 }, (_, i) => 22 + i));
+  assert.deepEqual(
+    ids(long.columns(41, 20)),
+    Array.from({ length: 20 }, (_, i) => 22 + i),
+  );
   assert.deepEqual(long.columns(59, 60), short.columns(59, 60));
   assert.deepEqual(ids(long.columns(4, 20)), [0, 1, 2, 3, 4]);
   assert.equal(long.column(33).step.step_id, 33);
@@ -70,13 +74,20 @@ test('the oldest chunks go when the budget is spent, and what is left can still 
   assert.ok(history.first > 0, 'something was dropped');
   assert.ok(history.size <= 60_000);
   assert.deepEqual(readable(history.seek(history.first)), readable(replay(records, history.first)));
-  assert.deepEqual(readable(history.seek(0)), readable(replay(records, history.first)), 'older than kept: the oldest kept');
+  assert.deepEqual(
+    readable(history.seek(0)),
+    readable(replay(records, history.first)),
+    'older than kept: the oldest kept',
+  );
 });
 
 test('a step is found by its id, and one that is missing by the step before it', () => {
   const records = [header(), ...[3, 4, 9, 10].map((id) => step(id, [row()]))];
   const history = historyOf(records, { stepsPerChunk: 2 });
-  assert.deepEqual([3, 4, 7, 9, 10, 99].map((id) => history.ordinalOf(id)), [0, 1, 1, 2, 3, 3]);
+  assert.deepEqual(
+    [3, 4, 7, 9, 10, 99].map((id) => history.ordinalOf(id)),
+    [0, 1, 1, 2, 3, 3],
+  );
   assert.equal(history.ordinalOf(1), 0);
   assert.equal(new History().ordinalOf(5), null);
 });

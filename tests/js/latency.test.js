@@ -10,7 +10,8 @@ function requestsOf(...records) {
   return [...state.requests.values()];
 }
 
-const close = (actual, expected) => assert.ok(Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
+const close = (actual, expected) =>
+  assert.ok(Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
 
 test('percentiles are linear between the two nearest ranks', () => {
   close(percentile([10, 20, 30, 40], 0.5), 25);
@@ -61,8 +62,18 @@ test('two tokens in one delivery make a gap of zero that counts', () => {
 
 test('after a snapshot TPOT counts all tokens, ITL the gaps that are known', () => {
   const known = {
-    arrived: arrived('r0', { time: 0 }), first_scheduled_time: 1, first_token_time: 2, last_token_time: 10, num_output_tokens: 5, sum_tokens_computed: 0,
-    sum_attention_pairs: 0, num_preemptions: 0, running: true, blocks: [], filled_slots: null, reserved_slots: null,
+    arrived: arrived('r0', { time: 0 }),
+    first_scheduled_time: 1,
+    first_token_time: 2,
+    last_token_time: 10,
+    num_output_tokens: 5,
+    sum_tokens_computed: 0,
+    sum_attention_pairs: 0,
+    num_preemptions: 0,
+    running: true,
+    blocks: [],
+    filled_slots: null,
+    reserved_slots: null,
   };
   const [request] = requestsOf(snapshot({ time: 10, requests: [known] }), token('r0', 5, 12));
   const latency = latencyOf(request);
@@ -73,9 +84,16 @@ test('after a snapshot TPOT counts all tokens, ITL the gaps that are known', () 
 
 test('the summary takes medians, ITL over all gaps, and E2E of those that ran to their end', () => {
   const requests = requestsOf(
-    arrived('a', { time: 0 }), token('a', 0, 1), token('a', 1, 2), finished('a', 2, 'stop'),
-    arrived('b', { time: 0 }), token('b', 0, 3), token('b', 1, 6), finished('b', 6, 'abort'),
-    arrived('c', { time: 0 }), token('c', 0, 5),
+    arrived('a', { time: 0 }),
+    token('a', 0, 1),
+    token('a', 1, 2),
+    finished('a', 2, 'stop'),
+    arrived('b', { time: 0 }),
+    token('b', 0, 3),
+    token('b', 1, 6),
+    finished('b', 6, 'abort'),
+    arrived('c', { time: 0 }),
+    token('c', 0, 5),
   );
   const summary = summaryOf(requests.map((request) => ({ request, latency: latencyOf(request) })));
   close(summary.ttft, 3);
@@ -87,7 +105,10 @@ test('the summary takes medians, ITL over all gaps, and E2E of those that ran to
 });
 
 test('throughput counts the tokens of the last ten seconds, over less if the first request is younger', () => {
-  const old = requestsOf(arrived('r0', { time: 0 }), ...Array.from({ length: 41 }, (_, i) => token('r0', i, i / 2)));
+  const old = requestsOf(
+    arrived('r0', { time: 0 }),
+    ...Array.from({ length: 41 }, (_, i) => token('r0', i, i / 2)),
+  );
   close(throughput(old, 20), 2);
   const young = requestsOf(arrived('r0', { time: 0 }), token('r0', 0, 1), token('r0', 1, 2));
   close(throughput(young, 2), 1);

@@ -9,7 +9,13 @@ export const header = (fields = {}) => ({
   device: 'cpu',
   dtype: 'float32',
   engine: {
-    max_model_len: 64, batch_size: 4, block_size: null, num_blocks: null, max_num_seqs: null, max_num_batched_tokens: null, ...fields.engine,
+    max_model_len: 64,
+    batch_size: 4,
+    block_size: null,
+    num_blocks: null,
+    max_num_seqs: null,
+    max_num_batched_tokens: null,
+    ...fields.engine,
   },
   shape: null,
   versions: {},
@@ -22,11 +28,24 @@ export const header = (fields = {}) => ({
 });
 
 export const arrived = (id = 'r0', fields = {}) => ({
-  type: 'arrived', request_id: id, seat: 0, num_prompt_tokens: 4, max_tokens: 20, source: 'api', stream: true, time: 0, ...fields,
+  type: 'arrived',
+  request_id: id,
+  seat: 0,
+  num_prompt_tokens: 4,
+  max_tokens: 20,
+  source: 'api',
+  stream: true,
+  time: 0,
+  ...fields,
 });
 
 export const row = (id = 'r0', scheduled = 1, computed = 0, fields = {}) => ({
-  request_id: id, phase: 'decode', num_scheduled_tokens: scheduled, num_computed_tokens: computed, num_cached_tokens: null, ...fields,
+  request_id: id,
+  phase: 'decode',
+  num_scheduled_tokens: scheduled,
+  num_computed_tokens: computed,
+  num_cached_tokens: null,
+  ...fields,
 });
 
 export const step = (stepId, rows, fields = {}) => ({
@@ -37,7 +56,10 @@ export const step = (stepId, rows, fields = {}) => ({
   rows,
   input_shape: null,
   num_padding_tokens: 0,
-  attention_pairs: rows.reduce((sum, r) => sum + r.num_scheduled_tokens * (r.num_computed_tokens + r.num_scheduled_tokens), 0),
+  attention_pairs: rows.reduce(
+    (sum, r) => sum + r.num_scheduled_tokens * (r.num_computed_tokens + r.num_scheduled_tokens),
+    0,
+  ),
   pool: null,
   waiting_ids: [],
   admitted_ids: [],
@@ -48,16 +70,61 @@ export const step = (stepId, rows, fields = {}) => ({
 });
 
 export const kv = (fields = {}) => ({
-  num_free: null, taken: {}, given_back: {}, ref_counts: {}, cached: [], evicted: [], filled_slots: {}, reserved_slots: {}, ...fields,
+  num_free: null,
+  taken: {},
+  given_back: {},
+  ref_counts: {},
+  cached: [],
+  evicted: [],
+  filled_slots: {},
+  reserved_slots: {},
+  ...fields,
 });
 
 export const kvChanged = (fields = {}, time = 0) => ({ type: 'kv', time, kv: kv(fields) });
-export const token = (id = 'r0', index = 0, time = 0) => ({ type: 'token', request_id: id, index, step_id: null, time });
-export const finished = (id = 'r0', time = 0, reason = 'length') => ({ type: 'finished', request_id: id, reason, time, message: null });
-export const state = (name = 'ready', fields = {}) => ({ type: 'state', backend: 'naive', state: name, time: 0, reason: null, progress: null, step_delay: 0, ...fields });
-export const queues = (fields = {}) => ({ type: 'queues', time: 0, queues: {}, streams: {}, num_misdelivered: null, ...fields });
+export const token = (id = 'r0', index = 0, time = 0) => ({
+  type: 'token',
+  request_id: id,
+  index,
+  step_id: null,
+  time,
+});
+export const finished = (id = 'r0', time = 0, reason = 'length') => ({
+  type: 'finished',
+  request_id: id,
+  reason,
+  time,
+  message: null,
+});
+export const state = (name = 'ready', fields = {}) => ({
+  type: 'state',
+  backend: 'naive',
+  state: name,
+  time: 0,
+  reason: null,
+  progress: null,
+  step_delay: 0,
+  ...fields,
+});
+export const queues = (fields = {}) => ({
+  type: 'queues',
+  time: 0,
+  queues: {},
+  streams: {},
+  num_misdelivered: null,
+  ...fields,
+});
 export const snapshot = (fields = {}) => ({
-  type: 'snapshot', version: 0, time: 0, next_step_id: 0, requests: [], num_free_blocks: null, cached_blocks: [], ref_counts: {}, totals: {}, ...fields,
+  type: 'snapshot',
+  version: 0,
+  time: 0,
+  next_step_id: 0,
+  requests: [],
+  num_free_blocks: null,
+  cached_blocks: [],
+  ref_counts: {},
+  totals: {},
+  ...fields,
 });
 
 /** A batch of four with blocks: requests come, wait, run, are now and then preempted, and end. */
@@ -70,13 +137,24 @@ export function* longRun(numSteps, { places = 4 } = {}) {
   for (let id = 0; id < numSteps; id += 1) {
     const now = id * 0.1;
     while (running.length + waiting.length < places + (id % 7 === 0 ? 3 : 0)) {
-      const request = { id: `r${numbers}`, length: 4 + (numbers % 9), limit: 5 + ((numbers * 7) % 40), done: 0, computed: 0, blocks: [] };
+      const request = {
+        id: `r${numbers}`,
+        length: 4 + (numbers % 9),
+        limit: 5 + ((numbers * 7) % 40),
+        done: 0,
+        computed: 0,
+        blocks: [],
+      };
       yield arrived(request.id, { seat: numbers % 11, num_prompt_tokens: request.length, time: now - 0.05 });
       waiting.push(request);
       numbers += 1;
     }
     yield* oneStep(id, now, { running, waiting, free, places });
-    yield queues({ time: now + 0.1, queues: { incoming_queue: waiting.length }, streams: Object.fromEntries(running.map((r) => [r.id, id % 3])) });
+    yield queues({
+      time: now + 0.1,
+      queues: { incoming_queue: waiting.length },
+      streams: Object.fromEntries(running.map((r) => [r.id, id % 3])),
+    });
   }
 }
 
@@ -91,8 +169,11 @@ function* oneStep(id, now, { running, waiting, free, places }) {
     waiting.unshift(victim);
     preempted.push(victim.id);
   }
-  while (running.length < places && waiting.length > 0 && preempted.length === 0) running.push(waiting.shift());
-  const rows = running.map((r) => row(r.id, r.length - r.computed, r.computed, { phase: r.computed === 0 ? 'prefill' : 'decode' }));
+  while (running.length < places && waiting.length > 0 && preempted.length === 0)
+    running.push(waiting.shift());
+  const rows = running.map((r) =>
+    row(r.id, r.length - r.computed, r.computed, { phase: r.computed === 0 ? 'prefill' : 'decode' }),
+  );
   for (const r of running) {
     r.computed = r.length;
     while (r.blocks.length * 16 < r.computed) {
@@ -110,7 +191,12 @@ function* oneStep(id, now, { running, waiting, free, places }) {
   }
   delta.num_free = free.length;
   yield step(id, rows, {
-    start_time: now, duration: 0.08 + (id % 5) / 100, waiting_ids: waiting.map((r) => r.id), preempted_ids: preempted, finished_ids: ending.map((r) => r.id), kv: delta,
+    start_time: now,
+    duration: 0.08 + (id % 5) / 100,
+    waiting_ids: waiting.map((r) => r.id),
+    preempted_ids: preempted,
+    finished_ids: ending.map((r) => r.id),
+    kv: delta,
   });
   for (const r of running) {
     yield token(r.id, r.done, now + 0.09);

@@ -3,7 +3,20 @@ import { test } from 'node:test';
 import { MAX_FINISHED, apply, copyState, initialState } from '../../assets/js/reducer.js';
 import { spansOf, tokenTimes } from '../../assets/js/request.js';
 import { readable } from './readable.js';
-import { arrived, finished, header, kv, kvChanged, longRun, queues, row, snapshot, state, step, token } from './records.js';
+import {
+  arrived,
+  finished,
+  header,
+  kv,
+  kvChanged,
+  longRun,
+  queues,
+  row,
+  snapshot,
+  state,
+  step,
+  token,
+} from './records.js';
 
 function reduce(records, from = initialState()) {
   for (const record of records) apply(from, record);
@@ -26,16 +39,20 @@ test('a request waits, is prefilled, decodes and finishes', () => {
   assert.equal(request.firstScheduledTime, 2);
   assert.equal(request.firstTokenTime, 2.5);
   assert.deepEqual(tokenTimes(request), [2.5, 3.5]);
-  assert.deepEqual([...spansOf(request, 99)], [
-    { kind: 'queued', start: 1, end: 2 },
-    { kind: 'prefill', start: 2, end: 2.5 },
-    { kind: 'decode', start: 2.5, end: 3.6 },
-  ]);
+  assert.deepEqual(
+    [...spansOf(request, 99)],
+    [
+      { kind: 'queued', start: 1, end: 2 },
+      { kind: 'prefill', start: 2, end: 2.5 },
+      { kind: 'decode', start: 2.5, end: 3.6 },
+    ],
+  );
 });
 
 test('two prompts of four tokens, 22 steps without a cache: ΣL² is 5,511 and ΣL is 319', () => {
   const records = [header(), arrived('a'), arrived('b', { seat: 1 })];
-  for (let i = 0; i < 22; i += 1) records.push(step(i, [row('a', 4 + i), row('b', 4 + i)], { input_shape: [2, 4 + i] }));
+  for (let i = 0; i < 22; i += 1)
+    records.push(step(i, [row('a', 4 + i), row('b', 4 + i)], { input_shape: [2, 4 + i] }));
   const { requests, totals, column } = reduce(records);
   assert.deepEqual(column.step.input_shape, [2, 25]);
   assert.equal(requests.get('a').attentionPairs, 5511);
@@ -48,8 +65,14 @@ test('a preempted request waits again, and its blocks are back', () => {
   const { requests } = reduce([
     header({ engine: { block_size: 16, num_blocks: 8 } }),
     arrived('r0'),
-    step(0, [row('r0', 4, 0, { phase: 'prefill' })], { kv: kv({ taken: { r0: [5, 6] }, filled_slots: { r0: 20 }, num_free: 6 }) }),
-    step(1, [], { start_time: 3, preempted_ids: ['r0'], kv: kv({ given_back: { r0: [5, 6] }, num_free: 8 }) }),
+    step(0, [row('r0', 4, 0, { phase: 'prefill' })], {
+      kv: kv({ taken: { r0: [5, 6] }, filled_slots: { r0: 20 }, num_free: 6 }),
+    }),
+    step(1, [], {
+      start_time: 3,
+      preempted_ids: ['r0'],
+      kv: kv({ given_back: { r0: [5, 6] }, num_free: 8 }),
+    }),
   ]);
   const request = requests.get('r0');
   assert.equal(request.status, 'preempted');
@@ -74,7 +97,10 @@ test('blocks that come back between two steps are back, also after their request
 
 test('who takes the place of one that left is drawn in its lane', () => {
   const now = reduce([header(), ...['a', 'b', 'd'].map((id, seat) => arrived(id, { seat }))]);
-  reduce([step(0, [row('a'), row('b')]), finished('a'), step(1, [row('b'), row('d')], { waiting_ids: ['x'] })], now);
+  reduce(
+    [step(0, [row('a'), row('b')]), finished('a'), step(1, [row('b'), row('d')], { waiting_ids: ['x'] })],
+    now,
+  );
   assert.deepEqual(now.column.lanes, [1, 0]);
   assert.deepEqual(now.column.seats, [1, 2]);
   assert.deepEqual(now.column.waitingSeats, [null]);
@@ -97,13 +123,33 @@ test('a block is shared while more than one refers to it', () => {
 
 test('two pools have lanes of their own', () => {
   const now = reduce([header(), arrived('a'), arrived('w', { seat: 1 })]);
-  reduce([step(0, [row('a')], { pool: 'streaming' }), step(1, [row('w')], { pool: 'whole' }), step(2, [row('a')], { pool: 'streaming' })], now);
-  assert.deepEqual([...now.lanes], [['streaming', ['a']], ['whole', ['w']]]);
+  reduce(
+    [
+      step(0, [row('a')], { pool: 'streaming' }),
+      step(1, [row('w')], { pool: 'whole' }),
+      step(2, [row('a')], { pool: 'streaming' }),
+    ],
+    now,
+  );
+  assert.deepEqual(
+    [...now.lanes],
+    [
+      ['streaming', ['a']],
+      ['whole', ['w']],
+    ],
+  );
 });
 
 test('a row that is done stays in its lane, and costs its request nothing after it has finished', () => {
   const now = reduce([header(), arrived('a'), arrived('b', { seat: 1 })]);
-  reduce([step(0, [row('a', 4), row('b', 4)]), finished('a'), step(1, [row('a', 4, 0, { phase: 'finished' }), row('b', 5)])], now);
+  reduce(
+    [
+      step(0, [row('a', 4), row('b', 4)]),
+      finished('a'),
+      step(1, [row('a', 4, 0, { phase: 'finished' }), row('b', 5)]),
+    ],
+    now,
+  );
   assert.deepEqual(now.column.lanes, [0, 1]);
   assert.equal(now.requests.get('a').tokensComputed, 4);
   assert.equal(now.totals.tokens_computed, 17);
@@ -118,14 +164,21 @@ test('rows and tokens of a request that was never announced are counted in the t
 });
 
 test('what an engine does not expose stays null, and is not 0', () => {
-  const hidden = reduce([header(), step(0, [row('r0')], { attention_pairs: null, num_padding_tokens: null })]);
+  const hidden = reduce([
+    header(),
+    step(0, [row('r0')], { attention_pairs: null, num_padding_tokens: null }),
+  ]);
   assert.equal(hidden.totals.attention_pairs, null);
   assert.equal(hidden.totals.padding_tokens, null);
   assert.equal(reduce([step(1, [row('r0')])], hidden).totals.padding_tokens, 0);
 });
 
 test('a new header empties the pool and keeps the requests', () => {
-  const now = reduce([header({ engine: { num_blocks: 4 } }), arrived('r0'), step(0, [row()], { kv: kv({ cached: [2], num_free: 3 }) })]);
+  const now = reduce([
+    header({ engine: { num_blocks: 4 } }),
+    arrived('r0'),
+    step(0, [row()], { kv: kv({ cached: [2], num_free: 3 }) }),
+  ]);
   assert.equal(now.pool.isCached[2], 1);
   reduce([header({ start_time: 9, engine: { num_blocks: 4 } })], now);
   assert.equal(now.pool.isCached[2], 0);
@@ -134,12 +187,39 @@ test('a new header empties the pool and keeps the requests', () => {
 });
 
 test('a snapshot replaces what was in flight, and keeps what had finished', () => {
-  const now = reduce([header({ engine: { num_blocks: 8 } }), arrived('old'), finished('old'), arrived('lost', { seat: 1 })]);
+  const now = reduce([
+    header({ engine: { num_blocks: 8 } }),
+    arrived('old'),
+    finished('old'),
+    arrived('lost', { seat: 1 }),
+  ]);
   const known = {
-    arrived: arrived('r7', { seat: 2, time: 1 }), first_scheduled_time: 2, first_token_time: 3, last_token_time: 5, num_output_tokens: 9,
-    sum_tokens_computed: 40, sum_attention_pairs: 300, num_preemptions: 0, running: true, blocks: [3, 4], filled_slots: 20, reserved_slots: null,
+    arrived: arrived('r7', { seat: 2, time: 1 }),
+    first_scheduled_time: 2,
+    first_token_time: 3,
+    last_token_time: 5,
+    num_output_tokens: 9,
+    sum_tokens_computed: 40,
+    sum_attention_pairs: 300,
+    num_preemptions: 0,
+    running: true,
+    blocks: [3, 4],
+    filled_slots: 20,
+    reserved_slots: null,
   };
-  reduce([snapshot({ time: 6, requests: [known], num_free_blocks: 6, cached_blocks: [3], ref_counts: { 3: 2 }, totals: { steps: 50 } })], now);
+  reduce(
+    [
+      snapshot({
+        time: 6,
+        requests: [known],
+        num_free_blocks: 6,
+        cached_blocks: [3],
+        ref_counts: { 3: 2 },
+        totals: { steps: 50 },
+      }),
+    ],
+    now,
+  );
   assert.deepEqual([...now.requests.keys()], ['old', 'r7']);
   const request = now.requests.get('r7');
   assert.equal(request.status, 'running');
@@ -166,8 +246,17 @@ test('only the last finished requests are kept', () => {
 });
 
 test('a stream’s depth is what its last sample said, though not every sample has every stream', () => {
-  const now = reduce([header(), arrived('a'), arrived('b'), queues({ streams: { a: 2, b: 1 } }), queues({ streams: { b: 0, gone: 4 } })]);
-  assert.deepEqual([...now.requests.values()].map((request) => request.streamDepth), [2, 0]);
+  const now = reduce([
+    header(),
+    arrived('a'),
+    arrived('b'),
+    queues({ streams: { a: 2, b: 1 } }),
+    queues({ streams: { b: 0, gone: 4 } }),
+  ]);
+  assert.deepEqual(
+    [...now.requests.values()].map((request) => request.streamDepth),
+    [2, 0],
+  );
 });
 
 test('now is the latest moment any record tells of', () => {

@@ -38,7 +38,9 @@ test('what is pointed at wins over what is pinned', () => {
 test('listeners hear of changes, and of nothing else', () => {
   const store = fiveSteps();
   let heard = 0;
-  const stop = store.subscribe(() => { heard += 1; });
+  const stop = store.subscribe(() => {
+    heard += 1;
+  });
   store.set({ pinned: null });
   assert.equal(heard, 0);
   store.set({ pinned: 'a' });

@@ -19,29 +19,56 @@ test('a sentence has the same places to fill in both languages', () => {
 
 test('every key that a script names has words', () => {
   const scripts = ['js/', 'js/panels/'].flatMap((path) =>
-    readdirSync(new URL(path, folder)).filter((name) => name.endsWith('.js')).map((name) => readFileSync(new URL(path + name, folder), 'utf8')),
+    readdirSync(new URL(path, folder))
+      .filter((name) => name.endsWith('.js'))
+      .map((name) => readFileSync(new URL(path + name, folder), 'utf8')),
   );
-  const named = scripts.flatMap((script) => [...script.matchAll(/words\(\s*'([^']+)'/g)].map((match) => match[1]));
+  const named = scripts.flatMap((script) =>
+    [...script.matchAll(/words\(\s*'([^']+)'/g)].map((match) => match[1]),
+  );
   assert.ok(named.length > 50);
   const en = read('en');
-  assert.deepEqual(named.filter((key) => !(key in en)), []);
+  assert.deepEqual(
+    named.filter((key) => !(key in en)),
+    [],
+  );
 });
 
 test('every state, phase, reason and exposure of the records has words', () => {
   const en = read('en');
   const keys = [
-    ...['idle', 'starting', 'ready', 'paused', 'crashed', 'restarting', 'unavailable'].flatMap((name) => [`state.${name}`, `state.${name}.sentence`]),
+    ...['idle', 'starting', 'ready', 'paused', 'crashed', 'restarting', 'unavailable'].flatMap((name) => [
+      `state.${name}`,
+      `state.${name}.sentence`,
+    ]),
     ...['prefill', 'decode', 'finished'].map((name) => `panel.batch.tip.${name}`),
-    ...['stop', 'length', 'abort', 'error', 'waiting', 'running', 'preempted'].map((name) => `panel.queues.status.${name}`),
+    ...['stop', 'length', 'abort', 'error', 'waiting', 'running', 'preempted'].map(
+      (name) => `panel.queues.status.${name}`,
+    ),
     ...['chat', 'api', 'workload'].map((name) => `panel.queues.source.${name}`),
-    ...['measured', 'derived', 'not_exposed'].flatMap((name) => [`panel.exposure.${name}`, `panel.exposure.${name}.meaning`]),
-    ...['batch', 'kv', 'queues', 'latency'].flatMap((name) => ['title', 'picture', 'empty', 'formula'].map((part) => `panel.${name}.${part}`)),
-    ...['blocks', 'recompute', 'reserved'].flatMap((kind) => [`panel.kv.${kind}.empty`, `panel.kv.${kind}.headline`, `panel.kv.${kind}.summary`]),
+    ...['measured', 'derived', 'not_exposed'].flatMap((name) => [
+      `panel.exposure.${name}`,
+      `panel.exposure.${name}.meaning`,
+    ]),
+    ...['batch', 'kv', 'queues', 'latency'].flatMap((name) =>
+      ['title', 'picture', 'empty', 'formula'].map((part) => `panel.${name}.${part}`),
+    ),
+    ...['blocks', 'recompute', 'reserved'].flatMap((kind) => [
+      `panel.kv.${kind}.empty`,
+      `panel.kv.${kind}.headline`,
+      `panel.kv.${kind}.summary`,
+    ]),
     ...['send', 'starting', 'unavailable'].map((how) => `panel.empty.${how}`),
-    ...['pause', 'resume', 'step', 'speed', 'restart', 'kill-worker'].flatMap((action) => [`transport.${action}`, `transport.${action}.hint`]),
+    ...['pause', 'resume', 'step', 'speed', 'restart', 'kill-worker'].flatMap((action) => [
+      `transport.${action}`,
+      `transport.${action}.hint`,
+    ]),
     ...['waiting', 'running', 'preempted', 'finished'].map((status) => `meta.${status}`),
   ];
-  assert.deepEqual(keys.filter((key) => !(key in en)), []);
+  assert.deepEqual(
+    keys.filter((key) => !(key in en)),
+    [],
+  );
 });
 
 test('places are filled, and a missing key shows itself', () => {
@@ -52,6 +79,7 @@ test('places are filled, and a missing key shows itself', () => {
 
 test('our words are plain text', () => {
   for (const lang of ['en', 'ko']) {
-    for (const [key, sentence] of Object.entries(read(lang))) if (OURS.test(key)) assert.doesNotMatch(sentence, /[<>]|&\w+;/, key);
+    for (const [key, sentence] of Object.entries(read(lang)))
+      if (OURS.test(key)) assert.doesNotMatch(sentence, /[<>]|&\w+;/, key);
   }
 });

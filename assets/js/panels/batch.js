@@ -24,7 +24,11 @@ export class BatchPanel {
     this.picture = this.panel.picture(this.panel.body, onResize);
     this.counts = h('span', { class: 'scope-counts' });
     this.panel.footer.append(
-      h('div', { class: 'scope-legends' }, ...LEGEND.map((kind) => legend(kind, words(`panel.batch.legend.${kind}`)))),
+      h(
+        'div',
+        { class: 'scope-legends' },
+        ...LEGEND.map((kind) => legend(kind, words(`panel.batch.legend.${kind}`))),
+      ),
       this.counts,
     );
     bindPointing(this.picture.canvas, {
@@ -53,7 +57,12 @@ export class BatchPanel {
       engine: view.state.header?.engine ?? null,
       occupied: occupiedLanes(view.state),
     });
-    drawBatch(this.picture.begin(), { ...view, layout: this.#layout, columns: this.#columns, words: this.tools.words });
+    drawBatch(this.picture.begin(), {
+      ...view,
+      layout: this.#layout,
+      columns: this.#columns,
+      words: this.tools.words,
+    });
     this.panel.setSummary(() => this.#inWords(column));
   }
 
@@ -83,7 +92,9 @@ export class BatchPanel {
     const found = { ordinal: column.ordinal, id: null, content: this.#stepContent(column), seek: false };
     if (y >= layout.bars.top) return { ...found, seek: true };
     if (y >= layout.waiting.top) return this.#findWaiting(found, column, y);
-    const group = layout.groups.find(({ pool, top, bottom }) => pool === column.pool && y >= top && y < bottom);
+    const group = layout.groups.find(
+      ({ pool, top, bottom }) => pool === column.pool && y >= top && y < bottom,
+    );
     if (group === undefined) return found;
     const row = column.lanes.indexOf(Math.floor((y - group.top) / group.laneHeight));
     if (row === -1) return found;
@@ -99,7 +110,10 @@ export class BatchPanel {
     const content = {
       seat: column.waitingSeats[place],
       title: words('panel.batch.tip.waiting', { place: place + 1, total: column.waitingSeats.length }),
-      lines: [[words('panel.request'), id], [words('panel.step'), count(column.step.step_id)]],
+      lines: [
+        [words('panel.request'), id],
+        [words('panel.step'), count(column.step.step_id)],
+      ],
     };
     return { ...found, id, content };
   }
@@ -109,7 +123,10 @@ export class BatchPanel {
     return {
       title: words('panel.batch.tip.step', { step: count(step.step_id) }),
       lines: [
-        ['input_shape', step.input_shape === null ? words('panel.exposure.not_exposed') : shape(step.input_shape)],
+        [
+          'input_shape',
+          step.input_shape === null ? words('panel.exposure.not_exposed') : shape(step.input_shape),
+        ],
         [words('panel.batch.tip.duration'), duration(step.duration)],
         [words('panel.batch.tip.rows'), count(step.rows.length)],
         [words('panel.batch.tip.tokens'), count(scheduledTokens(step))],
@@ -157,7 +174,10 @@ export class BatchPanel {
     const { words } = this.tools;
     if (column === null) return words('panel.batch.empty');
     const list = (seats) => seats.map(seatLetter).join(', ') || words('panel.none');
-    const who = words('panel.batch.summary', { running: list(column.seats), waiting: list(column.waitingSeats) });
+    const who = words('panel.batch.summary', {
+      running: list(column.seats),
+      waiting: list(column.waitingSeats),
+    });
     return `${this.#countsOf(column.step)}. ${who}`;
   }
 }

@@ -37,7 +37,11 @@ export function layoutBatch({ width, height, scale, columns, engine, occupied })
   const bottom = height - AXIS * scale;
   const bars = { top: bottom - BARS * scale, bottom };
   const waitingHeight = WAITING_ROWS * WAITING_ROW * scale;
-  const waiting = { top: bars.top - GAP * scale - waitingHeight, rowHeight: WAITING_ROW * scale, rows: WAITING_ROWS };
+  const waiting = {
+    top: bars.top - GAP * scale - waitingHeight,
+    rowHeight: WAITING_ROW * scale,
+    rows: WAITING_ROWS,
+  };
   const groups = groupsOf(columns, engine, occupied);
   placeLanes(groups, waiting.top - GAP * scale, scale);
   return {
@@ -62,7 +66,9 @@ function groupsOf(columns, engine, occupied) {
   }
   const slots = engine?.batch_size ?? engine?.max_num_seqs ?? 0;
   const always = slots <= MOST_SLOTS_DRAWN_EMPTY ? slots : 0;
-  const names = [...used.keys()].sort((a, b) => (a === 'streaming' ? -1 : b === 'streaming' ? 1 : a.localeCompare(b)));
+  const names = [...used.keys()].sort((a, b) =>
+    a === 'streaming' ? -1 : b === 'streaming' ? 1 : a.localeCompare(b),
+  );
   return (names.length > 0 ? names : ['']).map((pool) => ({
     pool,
     numLanes: Math.max(always, roundUp(used.get(pool) ?? 0), 1),

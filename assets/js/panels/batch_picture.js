@@ -19,7 +19,7 @@ export function drawBatch(context, scene) {
 }
 
 /** Empty slots, their numbers, and who is there now. */
-function drawSlots(context, { layout, palette, state, lit, columns, words }) {
+function drawSlots(context, { layout, palette, state, lit, columns }) {
   const { plotLeft, right } = layout;
   const size = Math.min(15 * palette.scale, layout.groups[0].laneHeight - 2);
   for (const group of layout.groups) {
@@ -32,7 +32,11 @@ function drawSlots(context, { layout, palette, state, lit, columns, words }) {
       const height = Math.max(1, Math.round(group.laneHeight * decodeShare(group.laneHeight)));
       context.fillRect(plotLeft, Math.round(y + (group.laneHeight - height) / 2), right - plotLeft, height);
       if (group.laneHeight >= 10) {
-        label(context, String(lane), plotLeft - 8, y + group.laneHeight / 2, { font: palette.small, colour: palette.mute, align: 'right' });
+        label(context, String(lane), plotLeft - 8, y + group.laneHeight / 2, {
+          font: palette.small,
+          colour: palette.mute,
+          align: 'right',
+        });
       }
     }
     if (size >= 8) drawOccupants(context, { group, palette, state, lit, columns, right, size });
@@ -69,7 +73,12 @@ function drawCells(context, { layout, palette, columns, lit }) {
     column.step.rows.forEach((row, place) => {
       const lane = column.lanes[place];
       const key = `${column.pool} ${lane}`;
-      const box = { x: layout.xOf(index), y: group.top + lane * group.laneHeight, width: layout.cell - 1, height: group.laneHeight };
+      const box = {
+        x: layout.xOf(index),
+        y: group.top + lane * group.laneHeight,
+        width: layout.cell - 1,
+        height: group.laneHeight,
+      };
       context.globalAlpha = lit === null || lit === row.request_id ? 1 : FADED;
       drawCell(context, palette, {
         row,
@@ -87,7 +96,8 @@ function drawCells(context, { layout, palette, columns, lit }) {
 function drawCell(context, palette, { row, box, seat, padded, isFirst }) {
   const { fill, ink } = palette.seat(seat);
   const inset = box.height > 8 ? 1.5 : 0.5;
-  const full = row.phase === 'prefill' ? box.height - 2 * inset : Math.max(2, box.height * decodeShare(box.height));
+  const full =
+    row.phase === 'prefill' ? box.height - 2 * inset : Math.max(2, box.height * decodeShare(box.height));
   const height = Math.max(2, Math.round(full));
   const top = Math.round(box.y + (box.height - height) / 2);
   if (row.phase === 'finished') {
@@ -99,7 +109,15 @@ function drawCell(context, palette, { row, box, seat, padded, isFirst }) {
   context.fillRect(box.x, top + empty, box.width, height - empty);
   if (empty > 0) drawPadding(context, { ...box, y: top, height: empty }, palette);
   if (isFirst && height - empty >= 9 && box.width >= 7) {
-    letter(context, palette, seat, box.x + box.width / 2, top + empty + (height - empty) / 2, Math.min(10 * palette.scale, box.width + 2), ink);
+    letter(
+      context,
+      palette,
+      seat,
+      box.x + box.width / 2,
+      top + empty + (height - empty) / 2,
+      Math.min(10 * palette.scale, box.width + 2),
+      ink,
+    );
   }
 }
 
@@ -122,7 +140,10 @@ function drawInVain(context, box, colour) {
 /** The queue at each step, its head at the top; what does not fit is a number. */
 function drawWaiting(context, { layout, palette, columns, lit, words }) {
   const { top, rowHeight, rows } = layout.waiting;
-  label(context, words('panel.batch.waiting'), 0, top + rowHeight / 2, { font: palette.text, colour: palette.mute });
+  label(context, words('panel.batch.waiting'), 0, top + rowHeight / 2, {
+    font: palette.text,
+    colour: palette.mute,
+  });
   columns.forEach((column, index) => {
     const { waitingSeats, step } = column;
     const fits = Math.min(waitingSeats.length, rows);
@@ -147,10 +168,21 @@ function drawWaitingNow(context, { layout, palette, columns }) {
   const x = layout.right + 4 * palette.scale;
   const shown = seats.length > rows ? rows - 1 : seats.length;
   for (let place = 0; place < shown; place += 1) {
-    letter(context, palette, seats[place], x + 7 * palette.scale, top + (place + 0.5) * rowHeight, 9 * palette.scale, palette.ink);
+    letter(
+      context,
+      palette,
+      seats[place],
+      x + 7 * palette.scale,
+      top + (place + 0.5) * rowHeight,
+      9 * palette.scale,
+      palette.ink,
+    );
   }
   if (seats.length > rows) {
-    label(context, `+${count(seats.length - shown)}`, x, top + (rows - 0.5) * rowHeight, { font: palette.small, colour: palette.mute });
+    label(context, `+${count(seats.length - shown)}`, x, top + (rows - 0.5) * rowHeight, {
+      font: palette.small,
+      colour: palette.mute,
+    });
   }
 }
 
@@ -181,7 +213,11 @@ function drawAxis(context, { layout, palette, columns, crosshair }) {
   if (index !== -1) {
     const x = layout.xOf(index) + layout.cell / 2;
     vertical(context, x, layout.bars.bottom, layout.bars.bottom + 3, palette.accent, 2);
-    label(context, count(columns[index].step.step_id), clamp(x, layout.plotLeft + 20, layout.right - 20), y, { ...style, colour: palette.accent, align: 'center' });
+    label(context, count(columns[index].step.step_id), clamp(x, layout.plotLeft + 20, layout.right - 20), y, {
+      ...style,
+      colour: palette.accent,
+      align: 'center',
+    });
     return;
   }
   label(context, count(columns.at(-1).step.step_id), layout.right, y, { ...style, align: 'right' });

@@ -76,7 +76,10 @@ export class Chart {
     if (width === 0 || height === 0 || document.hidden) return;
     this.#drawnAt = performance.now();
     const layout = { ...this.#figure.layout, width, height };
-    this.#plotly.react(this.#element, this.#figure.traces, layout, { displayModeBar: false, responsive: false });
+    this.#plotly.react(this.#element, this.#figure.traces, layout, {
+      displayModeBar: false,
+      responsive: false,
+    });
     this.#cost = performance.now() - this.#drawnAt;
   }
 }

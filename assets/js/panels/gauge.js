@@ -1,20 +1,22 @@
 // A gauge: a word, a bar, and the two numbers it stands for.
 
 import { h, setText } from '../dom.js';
+import { explain } from '../tooltip.js';
 import { DASH, count, percent } from '../format.js';
 
 export class Gauge {
   #fill = h('i');
   #numbers = h('span', { class: 'scope-gauge-numbers' });
 
-  constructor(name, meaning, { tooltip, signal }) {
-    this.element = h('div', { class: 'scope-gauge', tabindex: '0' }, h('span', {}, name), h('span', { class: 'scope-gauge-bar' }, this.#fill), this.#numbers);
-    const show = () => {
-      const { left, bottom } = this.element.getBoundingClientRect();
-      tooltip.show({ title: name, note: meaning }, { x: left - 12, y: bottom - 6 });
-    };
-    for (const type of ['pointerenter', 'focus']) this.element.addEventListener(type, show, { signal });
-    for (const type of ['pointerleave', 'blur']) this.element.addEventListener(type, () => tooltip.hide(), { signal });
+  constructor(name, meaning, tools) {
+    this.element = h(
+      'div',
+      { class: 'scope-gauge', tabindex: '0' },
+      h('span', {}, name),
+      h('span', { class: 'scope-gauge-bar' }, this.#fill),
+      this.#numbers,
+    );
+    explain(this.element, () => ({ title: name, note: meaning }), tools);
   }
 
   set(value, most) {

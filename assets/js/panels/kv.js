@@ -50,7 +50,11 @@ export class KVPanel {
     if (isEmpty) return;
     this.view.updateDetails(view);
     if (this.picture.isVisible) {
-      this.view.draw(this.picture.begin(), { ...view, width: this.picture.width, height: this.picture.height });
+      this.view.draw(this.picture.begin(), {
+        ...view,
+        width: this.picture.width,
+        height: this.picture.height,
+      });
     }
     this.panel.setSummary(() => this.view.inWords(view));
   }
@@ -76,7 +80,9 @@ export class KVPanel {
   }
 
   #neighbour(id, by) {
-    const ids = [...this.store.requests()].filter((request) => request.numSteps > 0).map((request) => request.id);
+    const ids = [...this.store.requests()]
+      .filter((request) => request.numSteps > 0)
+      .map((request) => request.id);
     if (ids.length === 0) return null;
     const place = ids.indexOf(id);
     return ids[place === -1 ? ids.length - 1 : (place + by + ids.length) % ids.length];

@@ -44,7 +44,13 @@ export function gridOf(numBlocks, width, height, smallest = SMALLEST_BLOCK) {
     if (size > best.size) best = { columns, rows, size };
     if (width / columns < smallest) break;
   }
-  return { ...best, perCell, numCells, cellWidth: width / best.columns, cellHeight: Math.min(height / best.rows, best.size * 1.3) };
+  return {
+    ...best,
+    perCell,
+    numCells,
+    cellWidth: width / best.columns,
+    cellHeight: Math.min(height / best.rows, best.size * 1.3),
+  };
 }
 
 export class BlocksView {
@@ -60,7 +66,13 @@ export class BlocksView {
     this.table = h('div', { class: 'scope-block-table' });
     this.details = [h('div', { class: 'scope-gauges' }, this.blocks.element, this.slots.element), this.table];
     this.footer = [
-      h('div', { class: 'scope-legends' }, ...['filled', 'shared', 'cached', 'free'].map((kind) => legend(kind, words(`panel.kv.blocks.${kind}`)))),
+      h(
+        'div',
+        { class: 'scope-legends' },
+        ...['filled', 'shared', 'cached', 'free'].map((kind) =>
+          legend(kind, words(`panel.kv.blocks.${kind}`)),
+        ),
+      ),
     ];
   }
 
@@ -70,7 +82,10 @@ export class BlocksView {
 
   headline({ state }) {
     const { num_blocks: total } = state.header.engine;
-    return this.tools.words('panel.kv.blocks.headline', { used: count(total - state.pool.numFree), total: count(total) });
+    return this.tools.words('panel.kv.blocks.headline', {
+      used: count(total - state.pool.numFree),
+      total: count(total),
+    });
   }
 
   updateDetails({ state, chosen }) {
@@ -86,7 +101,8 @@ export class BlocksView {
     const numBlocks = state.header.engine.num_blocks;
     this.#grid = gridOf(numBlocks, width, height, SMALLEST_BLOCK * palette.scale);
     const drawOne = this.#grid.perCell > 1 ? drawSeveral : drawBlock;
-    for (let cell = 0; cell < this.#grid.numCells; cell += 1) drawOne(context, scene, this.#map, this.#grid, cell);
+    for (let cell = 0; cell < this.#grid.numCells; cell += 1)
+      drawOne(context, scene, this.#map, this.#grid, cell);
     context.globalAlpha = 1;
   }
 
@@ -124,7 +140,10 @@ export class BlocksView {
     const isCached = state.pool.isCached[block] === 1;
     const references = state.pool.refCounts.get(block) ?? (owner === null ? 0 : 1);
     const lines = [
-      [words('panel.kv.blocks.filled'), `${count(this.#map.filled[block])} / ${count(state.header.engine.block_size)}`],
+      [
+        words('panel.kv.blocks.filled'),
+        `${count(this.#map.filled[block])} / ${count(state.header.engine.block_size)}`,
+      ],
       [words('panel.kv.blocks.references'), count(references)],
       [words('panel.kv.blocks.findable'), words(isCached ? 'panel.yes' : 'panel.no')],
     ];
@@ -149,7 +168,13 @@ function drawBlock(context, { state, palette, lit }, map, grid, block) {
   context.globalAlpha = 1;
   context.fillStyle = palette.free;
   context.fillRect(box.x, box.y, box.width, box.height);
-  if (owner !== null) drawOwned(context, palette, { box, owner, share: map.filled[block] / state.header.engine.block_size, lit });
+  if (owner !== null)
+    drawOwned(context, palette, {
+      box,
+      owner,
+      share: map.filled[block] / state.header.engine.block_size,
+      lit,
+    });
   const isCached = state.pool.isCached[block] === 1;
   if (isCached) drawCached(context, box, palette, owner);
   const references = state.pool.refCounts.get(block) ?? 0;
@@ -167,7 +192,15 @@ function drawOwned(context, palette, { box, owner, share, lit }) {
   context.strokeRect(box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1);
   if (Math.min(box.width, box.height) >= LETTER_FROM) {
     const size = Math.min(13, box.height * 0.55, box.width * 0.6);
-    letter(context, palette, owner.seat, box.x + box.width / 2, box.y + box.height / 2, size, share > 0.6 ? ink : palette.ink);
+    letter(
+      context,
+      palette,
+      owner.seat,
+      box.x + box.width / 2,
+      box.y + box.height / 2,
+      size,
+      share > 0.6 ? ink : palette.ink,
+    );
   }
 }
 

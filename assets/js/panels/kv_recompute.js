@@ -8,7 +8,7 @@
 import { h, setText } from '../dom.js';
 import { label, vertical } from '../pen.js';
 import { count, niceCeiling, ratio } from '../format.js';
-import { legend } from './panel.js';
+import { heading, legend } from './panel.js';
 import { seatLetter } from '../seats.js';
 
 const LEFT = 34;
@@ -22,7 +22,11 @@ export function recomputation(request) {
   let known = 0;
   for (let i = 0; i < numSteps; i += 1) {
     const length = series.computed[i] + series.scheduled[i];
-    steps.push({ ordinal: series.ordinals[i], length, fresh: Math.max(0, length - Math.max(known, series.computed[i])) });
+    steps.push({
+      ordinal: series.ordinals[i],
+      length,
+      fresh: Math.max(0, length - Math.max(known, series.computed[i])),
+    });
     known = Math.max(known, length);
   }
   return steps;
@@ -43,17 +47,23 @@ export class RecomputeView {
       this.cells[`${name}.label`] = h('th', { scope: 'row' });
       return h('tr', {}, this.cells[`${name}.label`], ...this.cells[name]);
     };
-    const heading = (key) => this.#heading(key);
-    this.times = h('th', { scope: 'colgroup', class: 'scope-times' });
+    const column = (name) => heading(`panel.kv.recompute.${name}`, tools);
     this.details = [
       h(
         'table',
         { class: 'scope-table scope-costs' },
-        h('thead', {}, h('tr', {}, h('td'), heading('pairs'), heading('once'), heading('ratio'))),
+        h('thead', {}, h('tr', {}, h('td'), column('pairs'), column('once'), column('ratio'))),
         h('tbody', {}, row('request'), row('request.sized'), row('total'), row('total.sized')),
       ),
     ];
-    this.footer = [h('div', { class: 'scope-legends' }, legend('fresh', words('panel.kv.recompute.fresh')), legend('again', words('panel.kv.recompute.again')))];
+    this.footer = [
+      h(
+        'div',
+        { class: 'scope-legends' },
+        legend('fresh', words('panel.kv.recompute.fresh')),
+        legend('again', words('panel.kv.recompute.again')),
+      ),
+    ];
   }
 
   hasContent(view) {
@@ -62,14 +72,25 @@ export class RecomputeView {
 
   headline(view) {
     const { attentionPairs, tokensComputed } = view.chosen;
-    return tokensComputed > 0 ? this.tools.words('panel.kv.recompute.headline', { ratio: ratio(attentionPairs / tokensComputed) }) : '';
+    return tokensComputed > 0
+      ? this.tools.words('panel.kv.recompute.headline', { ratio: ratio(attentionPairs / tokensComputed) })
+      : '';
   }
 
   updateDetails({ chosen, state }) {
     const { words } = this.tools;
-    const size = state.header.shape === null ? null : state.header.shape.hidden_size * state.header.shape.num_layers;
-    const times = size === null ? null : `× ${count(state.header.shape.hidden_size)} × ${count(state.header.shape.num_layers)}`;
-    this.#fill('request', words('panel.kv.recompute.request', { seat: seatLetter(chosen.seat) }), chosen.attentionPairs, chosen.tokensComputed);
+    const size =
+      state.header.shape === null ? null : state.header.shape.hidden_size * state.header.shape.num_layers;
+    const times =
+      size === null
+        ? null
+        : `× ${count(state.header.shape.hidden_size)} × ${count(state.header.shape.num_layers)}`;
+    this.#fill(
+      'request',
+      words('panel.kv.recompute.request', { seat: seatLetter(chosen.seat) }),
+      chosen.attentionPairs,
+      chosen.tokensComputed,
+    );
     this.#fillSized('request.sized', times, size, chosen.attentionPairs, chosen.tokensComputed);
     const { attention_pairs: pairs, tokens_computed: tokens } = state.totals;
     this.#fill('total', words('panel.kv.recompute.total'), pairs, tokens);
@@ -117,21 +138,11 @@ export class RecomputeView {
     });
   }
 
-  #heading(key) {
-    const { words, tooltip, signal } = this.tools;
-    const cell = h('th', { scope: 'col', tabindex: '0' }, words(`panel.kv.recompute.${key}`));
-    const show = () => {
-      const { left, bottom } = cell.getBoundingClientRect();
-      tooltip.show({ title: words(`panel.kv.recompute.${key}`), note: words(`panel.kv.recompute.${key}.meaning`) }, { x: left - 12, y: bottom - 6 });
-    };
-    for (const type of ['pointerenter', 'focus']) cell.addEventListener(type, show, { signal });
-    for (const type of ['pointerleave', 'blur']) cell.addEventListener(type, () => tooltip.hide(), { signal });
-    return cell;
-  }
-
   #fill(name, text, pairs, once) {
     setText(this.cells[`${name}.label`], text);
-    [count(pairs), count(once), ratio(once > 0 ? pairs / once : null)].forEach((value, i) => setText(this.cells[name][i], value));
+    [count(pairs), count(once), ratio(once > 0 ? pairs / once : null)].forEach((value, i) =>
+      setText(this.cells[name][i], value),
+    );
   }
 
   #fillSized(name, times, size, pairs, once) {
@@ -144,11 +155,20 @@ export class RecomputeView {
   #labelAxes(context, palette) {
     const { words } = this.tools;
     const { left, right, bottom } = this.#place;
-    label(context, words('panel.kv.recompute.axis', { seat: seatLetter(this.#request.seat), number: count(this.#steps.length) }), (left + right) / 2, bottom + (BOTTOM * palette.scale) / 2 + 1, {
-      font: palette.text,
-      colour: palette.mute,
-      align: 'center',
-    });
+    label(
+      context,
+      words('panel.kv.recompute.axis', {
+        seat: seatLetter(this.#request.seat),
+        number: count(this.#steps.length),
+      }),
+      (left + right) / 2,
+      bottom + (BOTTOM * palette.scale) / 2 + 1,
+      {
+        font: palette.text,
+        colour: palette.mute,
+        align: 'center',
+      },
+    );
   }
 }
 
@@ -166,7 +186,8 @@ function drawScale(context, { palette }, place) {
     const y = Math.round(place.bottom - share * (place.bottom - place.top));
     context.fillStyle = palette.line;
     context.fillRect(place.left, y, place.right - place.left, 1);
-    if (share === 0 || Number.isInteger(share * place.most)) label(context, count(share * place.most), place.left - 6, y, style);
+    if (share === 0 || Number.isInteger(share * place.most))
+      label(context, count(share * place.most), place.left - 6, y, style);
   }
 }
 

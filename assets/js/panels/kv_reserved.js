@@ -31,7 +31,11 @@ export class ReservedView {
     this.used = new Gauge(words('panel.kv.reserved.used'), words('panel.kv.reserved.used.meaning'), tools);
     this.details = [h('div', { class: 'scope-gauges' }, this.used.element)];
     this.footer = [
-      h('div', { class: 'scope-legends' }, ...['used', 'unused', 'gone'].map((kind) => legend(kind, words(`panel.kv.reserved.${kind}`)))),
+      h(
+        'div',
+        { class: 'scope-legends' },
+        ...['used', 'unused', 'gone'].map((kind) => legend(kind, words(`panel.kv.reserved.${kind}`))),
+      ),
     ];
   }
 
@@ -41,7 +45,9 @@ export class ReservedView {
 
   headline({ requests }) {
     const { filled, reserved } = sumInFlight(requests);
-    return reserved === 0 ? '' : this.tools.words('panel.kv.reserved.headline', { filled: count(filled), reserved: count(reserved) });
+    return reserved === 0
+      ? ''
+      : this.tools.words('panel.kv.reserved.headline', { filled: count(filled), reserved: count(reserved) });
   }
 
   updateDetails({ requests }) {
@@ -56,7 +62,13 @@ export class ReservedView {
     this.#rowHeight = Math.min(wanted, height / Math.max(1, this.#rows.length));
     const longest = Math.max(...this.#rows.map((request) => request.reservedSlots), 1);
     this.#rows.forEach((request, index) => {
-      drawReservation(context, scene, { request, longest, y: index * this.#rowHeight, height: this.#rowHeight, width });
+      drawReservation(context, scene, {
+        request,
+        longest,
+        y: index * this.#rowHeight,
+        height: this.#rowHeight,
+        width,
+      });
     });
     context.globalAlpha = 1;
   }
@@ -114,12 +126,24 @@ function drawReservation(context, { palette, lit }, { request, longest, y, heigh
   const reservedWidth = (request.reservedSlots / longest) * room;
   const filledWidth = (filled / longest) * room;
   context.globalAlpha = lit !== null && lit !== request.id ? FADED : isInFlight(request) ? 1 : 0.5;
-  badge(context, palette, request.seat, 10 * palette.scale, y + height / 2, Math.min(16 * palette.scale, height - 2));
+  badge(
+    context,
+    palette,
+    request.seat,
+    10 * palette.scale,
+    y + height / 2,
+    Math.min(16 * palette.scale, height - 2),
+  );
   context.fillStyle = hatch(context, palette.cached);
   context.fillRect(left, y + inset, reservedWidth, height - 2 * inset);
   context.strokeStyle = palette.mute;
   context.lineWidth = 1;
-  context.strokeRect(left + 0.5, Math.round(y + inset) + 0.5, reservedWidth - 1, Math.round(height - 2 * inset) - 1);
+  context.strokeRect(
+    left + 0.5,
+    Math.round(y + inset) + 0.5,
+    reservedWidth - 1,
+    Math.round(height - 2 * inset) - 1,
+  );
   context.fillStyle = fill;
   context.fillRect(left, y + inset, filledWidth, height - 2 * inset);
   const text = `${count(filled)} / ${count(request.reservedSlots)}  ${percent(filled / request.reservedSlots)}`;

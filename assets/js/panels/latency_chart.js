@@ -22,7 +22,10 @@ export function itlPoints(requests, now) {
   for (const request of [...requests].reverse()) {
     const times = request.series.tokenTimes.slice(1, request.numTokenTimes);
     const gaps = gapsOf(request);
-    const from = Math.max(times.findIndex((time) => time > now - LONGEST_SPAN), gaps.length - room);
+    const from = Math.max(
+      times.findIndex((time) => time > now - LONGEST_SPAN),
+      gaps.length - room,
+    );
     if (gaps.length === 0 || times.at(-1) <= now - LONGEST_SPAN || room === 0) continue;
     series.push({ request, times: times.slice(from), gaps: gaps.slice(from) });
     room -= gaps.length - from;
@@ -67,7 +70,13 @@ export function timeShare(step, { start, end }) {
 
 function layoutOf(start, end, unit, palette, words) {
   const font = { family: 'inherit', size: 10.5 * palette.scale, color: palette.mute };
-  const axis = { gridcolor: palette.line, zerolinecolor: palette.line, linecolor: palette.line, tickfont: font, fixedrange: true };
+  const axis = {
+    gridcolor: palette.line,
+    zerolinecolor: palette.line,
+    linecolor: palette.line,
+    tickfont: font,
+    fixedrange: true,
+  };
   const m = Object.fromEntries(Object.entries(MARGIN).map(([side, size]) => [side, size * palette.scale]));
   return {
     margin: m,
@@ -76,8 +85,18 @@ function layoutOf(start, end, unit, palette, words) {
     showlegend: false,
     hovermode: 'closest',
     hoverlabel: { font: { ...font, color: palette.ink }, bgcolor: palette.card, bordercolor: palette.line },
-    xaxis: { ...axis, range: [start - end, OVERHANG * (end - start)], title: { text: words('panel.latency.chart.x'), font, standoff: 4 }, nticks: 6 },
-    yaxis: { ...axis, rangemode: 'tozero', title: { text: words('panel.latency.chart.y', { unit: unit.name }), font, standoff: 6 }, nticks: 5 },
+    xaxis: {
+      ...axis,
+      range: [start - end, OVERHANG * (end - start)],
+      title: { text: words('panel.latency.chart.x'), font, standoff: 4 },
+      nticks: 6,
+    },
+    yaxis: {
+      ...axis,
+      rangemode: 'tozero',
+      title: { text: words('panel.latency.chart.y', { unit: unit.name }), font, standoff: 6 },
+      nticks: 5,
+    },
     uirevision: 'still',
   };
 }

@@ -9,14 +9,27 @@ const MOTIFS = {
   batch: [
     ...range(3).flatMap((lane) => [
       bar(6 + lane * 13, 3 + lane * 13, 4, 10),
-      ...range(9 - lane * 3 + (lane === 2 ? 1 : 0)).map((step) => bar(12 + lane * 13 + step * 5, 5.5 + lane * 13, 4, 5, 0.6)),
+      ...range(9 - lane * 3 + (lane === 2 ? 1 : 0)).map((step) =>
+        bar(12 + lane * 13 + step * 5, 5.5 + lane * 13, 4, 5, 0.6),
+      ),
     ]),
   ],
-  kv: range(21).map((block) => bar(4 + (block % 7) * 8, 4 + Math.floor(block / 7) * 12, 6.5, 10, block < 9 ? 1 : block < 12 ? 0.55 : 0.22)),
+  kv: range(21).map((block) =>
+    bar(
+      4 + (block % 7) * 8,
+      4 + Math.floor(block / 7) * 12,
+      6.5,
+      10,
+      block < 9 ? 1 : block < 12 ? 0.55 : 0.22,
+    ),
+  ),
   queues: [
-    bar(4, 4, 10, 6, 0.35), bar(14, 4, 32, 6),
-    bar(12, 17, 16, 6, 0.35), bar(28, 17, 26, 6),
-    bar(24, 30, 22, 6, 0.35), bar(46, 30, 14, 6),
+    bar(4, 4, 10, 6, 0.35),
+    bar(14, 4, 32, 6),
+    bar(12, 17, 16, 6, 0.35),
+    bar(28, 17, 26, 6),
+    bar(24, 30, 22, 6, 0.35),
+    bar(46, 30, 14, 6),
   ],
   latency: [
     ...[24, 20, 23, 19, 22, 8, 21, 20, 23, 19, 21].map((y, index) => bar(6 + index * 5, y, 3, 3)),

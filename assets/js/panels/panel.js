@@ -2,6 +2,7 @@
 
 import { h, hidden, setAttribute, setText } from '../dom.js';
 import { Picture } from '../canvas.js';
+import { explain } from '../tooltip.js';
 import { motif } from './motifs.js';
 
 const SUMMARY_INTERVAL = 2000; // a calm rate for screen readers
@@ -22,7 +23,12 @@ export class Panel {
     this.headline = h('span', { class: 'scope-headline' });
     this.actions = h('span', { class: 'scope-actions' });
     this.note = hidden({ id: `${id}-note` });
-    this.chip = h('button', { type: 'button', class: 'scope-chip', 'aria-describedby': `${id}-note`, hidden: true });
+    this.chip = h('button', {
+      type: 'button',
+      class: 'scope-chip',
+      'aria-describedby': `${id}-note`,
+      hidden: true,
+    });
     this.hint = h('p');
     this.empty = h('div', { class: 'scope-empty' }, motif(name), this.hint);
     this.body = h('div', { class: 'scope-body' });
@@ -31,7 +37,15 @@ export class Panel {
     this.element = h(
       'section',
       { class: 'scope-panel', id, 'aria-labelledby': `${id}-title`, 'data-empty': true },
-      h('header', {}, h('h2', { id: `${id}-title` }, words(`panel.${name}.title`)), this.chip, this.note, this.actions, this.headline),
+      h(
+        'header',
+        {},
+        h('h2', { id: `${id}-title` }, words(`panel.${name}.title`)),
+        this.chip,
+        this.note,
+        this.actions,
+        this.headline,
+      ),
       h('div', { class: 'scope-stage' }, this.body, this.empty),
       this.footer,
       this.summary,
@@ -79,16 +93,21 @@ export class Panel {
   }
 
   #explainChip() {
-    const { tooltip, signal, words } = this.tools;
-    const show = () => {
-      const { left, bottom } = this.chip.getBoundingClientRect();
-      const title = words(`panel.exposure.${this.chip.dataset.exposure}.meaning`);
-      tooltip.show({ title, note: this.#noteText }, { x: left - 12, y: bottom - 6 });
-    };
-    const hide = () => tooltip.hide();
-    for (const type of ['pointerenter', 'focus', 'click']) this.chip.addEventListener(type, show, { signal });
-    for (const type of ['pointerleave', 'blur']) this.chip.addEventListener(type, hide, { signal });
+    const { words } = this.tools;
+    const content = () => ({
+      title: words(`panel.exposure.${this.chip.dataset.exposure}.meaning`),
+      note: this.#noteText,
+    });
+    explain(this.chip, content, this.tools);
   }
+}
+
+/** The heading of a table's column, which says what it means. @param {string} key of its words */
+export function heading(key, tools) {
+  const { words } = tools;
+  const cell = h('th', { scope: 'col', tabindex: '0' }, words(key));
+  explain(cell, () => ({ title: words(key), note: words(`${key}.meaning`) }), tools);
+  return cell;
 }
 
 /** An entry of a legend: a small swatch drawn by CSS, and its word. */

@@ -24,18 +24,26 @@ export class QueuesPanel {
     this.panel = new Panel('queues', tools);
     this.element = this.panel.element;
     this.panel.body.classList.add('scope-column');
-    this.stages = Object.fromEntries(['incoming', 'waiting', 'running', 'finished'].map((name) => [name, h('b')]));
+    this.stages = Object.fromEntries(
+      ['incoming', 'waiting', 'running', 'finished'].map((name) => [name, h('b')]),
+    );
     this.queues = h('div', { class: 'scope-queues' });
     const host = h('div', { class: 'scope-body' });
     this.panel.body.append(this.#flow(), this.queues, host);
     this.picture = this.panel.picture(host, onResize);
     this.clear = h('button', { type: 'button', class: 'scope-link' }, words('panel.queues.clear'));
-    this.clear.addEventListener('click', () => store.set({ clearedTime: store.history.live.time }), { signal });
+    this.clear.addEventListener('click', () => store.set({ clearedTime: store.history.live.time }), {
+      signal,
+    });
     this.hiddenCount = h('span', { class: 'scope-more', hidden: true });
     this.panel.actions.append(this.clear);
     this.queues.append(this.hiddenCount);
     this.panel.footer.append(
-      h('div', { class: 'scope-legends' }, ...LEGEND.map((kind) => legend(kind, words(`panel.queues.legend.${kind}`)))),
+      h(
+        'div',
+        { class: 'scope-legends' },
+        ...LEGEND.map((kind) => legend(kind, words(`panel.queues.legend.${kind}`))),
+      ),
     );
     bindPointing(this.picture.canvas, {
       tools,
@@ -51,10 +59,16 @@ export class QueuesPanel {
     this.panel.setExposure(state.header);
     const isExposed = state.header?.measured.queues !== 'not_exposed';
     const isEmpty = requests.length === 0 && state.totals.requests_finished === 0;
-    this.panel.setEmpty(!isExposed ? words('panel.queues.not_exposed') : isEmpty ? view.emptySentence('queues') : null);
+    this.panel.setEmpty(
+      !isExposed ? words('panel.queues.not_exposed') : isEmpty ? view.emptySentence('queues') : null,
+    );
     const numWaiting = requests.filter(isWaiting).length;
     const numRunning = requests.filter((request) => request.status === 'running').length;
-    this.panel.setHeadline(isEmpty ? '' : words('panel.queues.headline', { waiting: count(numWaiting), running: count(numRunning) }));
+    this.panel.setHeadline(
+      isEmpty
+        ? ''
+        : words('panel.queues.headline', { waiting: count(numWaiting), running: count(numRunning) }),
+    );
     this.#updateFlow(state, numWaiting, numRunning);
     this.clear.hidden = requests.every(isInFlight);
     if (this.picture.isVisible && !isEmpty) this.#drawPicture(view);
@@ -67,9 +81,25 @@ export class QueuesPanel {
 
   #flow() {
     const { words } = this.tools;
-    const stage = (name) => h('span', { class: 'scope-stage-box', 'data-stage': name }, this.stages[name], h('span', {}, words(`panel.queues.${name}`)));
+    const stage = (name) =>
+      h(
+        'span',
+        { class: 'scope-stage-box', 'data-stage': name },
+        this.stages[name],
+        h('span', {}, words(`panel.queues.${name}`)),
+      );
     const arrow = () => h('span', { class: 'scope-arrow', 'aria-hidden': 'true' }, '→');
-    return h('div', { class: 'scope-flow' }, stage('incoming'), arrow(), stage('waiting'), arrow(), stage('running'), arrow(), stage('finished'));
+    return h(
+      'div',
+      { class: 'scope-flow' },
+      stage('incoming'),
+      arrow(),
+      stage('waiting'),
+      arrow(),
+      stage('running'),
+      arrow(),
+      stage('finished'),
+    );
   }
 
   #updateFlow(state, numWaiting, numRunning) {
@@ -79,7 +109,10 @@ export class QueuesPanel {
     const slots = slotsOf(state);
     setText(this.stages.incoming, count(sum));
     setText(this.stages.waiting, count(numWaiting));
-    setText(this.stages.running, slots === null ? count(numRunning) : `${count(numRunning)} / ${count(slots)}`);
+    setText(
+      this.stages.running,
+      slots === null ? count(numRunning) : `${count(numRunning)} / ${count(slots)}`,
+    );
     setText(this.stages.finished, count(state.totals.requests_finished));
     for (const [name, depth] of depths) this.#setQueue(name, depth);
     const misdelivered = state.queues?.num_misdelivered ?? null;
@@ -100,7 +133,13 @@ export class QueuesPanel {
   #drawPicture(view) {
     const { width, height } = this.picture;
     const { palette, state, requests, lit } = view;
-    this.#layout = layoutTimeline({ requests, now: state.time, height: height - AXIS * palette.scale, scale: palette.scale, lit });
+    this.#layout = layoutTimeline({
+      requests,
+      now: state.time,
+      height: height - AXIS * palette.scale,
+      scale: palette.scale,
+      lit,
+    });
     this.#place = {
       start: this.#layout.start,
       end: this.#layout.end,
@@ -124,7 +163,12 @@ export class QueuesPanel {
 
   #find(x, y) {
     const request = this.#layout?.rows[Math.floor(y / this.#layout.rowHeight)];
-    const time = this.#place === null ? null : this.#place.start + ((x - this.#place.left) / (this.#place.right - this.#place.left)) * (this.#place.end - this.#place.start);
+    const time =
+      this.#place === null
+        ? null
+        : this.#place.start +
+          ((x - this.#place.left) / (this.#place.right - this.#place.left)) *
+            (this.#place.end - this.#place.start);
     const ordinal = time === null || x < this.#place.left ? null : this.#ordinalAt(time);
     if (request === undefined) return { id: null, ordinal, content: null };
     return { id: request.id, ordinal, content: this.#contentOf(request) };
@@ -143,13 +187,18 @@ export class QueuesPanel {
     const latency = latencyOf(request);
     const lines = [
       [words('panel.request'), request.id],
-      [words('panel.queues.tip.tokens'), `${count(request.numPromptTokens)} + ${count(request.numTokens)} / ${count(request.maxTokens)}`],
+      [
+        words('panel.queues.tip.tokens'),
+        `${count(request.numPromptTokens)} + ${count(request.numTokens)} / ${count(request.maxTokens)}`,
+      ],
       [words('panel.latency.queue'), duration(latency.queueTime)],
       ['TTFT', duration(latency.ttft)],
       [words('panel.queues.tip.source'), words(`panel.queues.source.${request.source}`)],
     ];
-    if (request.streamDepth !== null) lines.push([words('panel.queues.tip.depth'), count(request.streamDepth)]);
-    if (request.numPreemptions > 0) lines.push([words('panel.queues.tip.preemptions'), count(request.numPreemptions)]);
+    if (request.streamDepth !== null)
+      lines.push([words('panel.queues.tip.depth'), count(request.streamDepth)]);
+    if (request.numPreemptions > 0)
+      lines.push([words('panel.queues.tip.preemptions'), count(request.numPreemptions)]);
     return {
       seat: request.seat,
       title: words(`panel.queues.status.${request.finishReason ?? request.status}`),
@@ -172,7 +221,10 @@ export class QueuesPanel {
       running: count(numRunning),
       finished: count(state.totals.requests_finished),
     });
-    const rows = requests.filter(isInFlight).slice(0, 20).map((request) => `${seatLetter(request.seat)}: ${words(`panel.queues.status.${request.status}`)}`);
+    const rows = requests
+      .filter(isInFlight)
+      .slice(0, 20)
+      .map((request) => `${seatLetter(request.seat)}: ${words(`panel.queues.status.${request.status}`)}`);
     return [head, ...rows].join(' ');
   }
 }
@@ -184,5 +236,7 @@ function slotsOf({ header, lanes }) {
 }
 
 function timesOf(column) {
-  return column === null ? null : { start: column.step.start_time, end: column.step.start_time + column.step.duration };
+  return column === null
+    ? null
+    : { start: column.step.start_time, end: column.step.start_time + column.step.duration };
 }

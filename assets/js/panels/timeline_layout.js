@@ -14,7 +14,9 @@ const LONGEST_SPAN = 120; // seconds; what is older has left the picture, not th
  * @returns {{rows: object[], numHidden: number, rowHeight: number, start: number, end: number}}
  */
 export function layoutTimeline({ requests, now, height, scale, lit }) {
-  const recent = requests.filter((request) => isInFlight(request) || request.finishedTime > now - LONGEST_SPAN);
+  const recent = requests.filter(
+    (request) => isInFlight(request) || request.finishedTime > now - LONGEST_SPAN,
+  );
   const most = Math.max(1, Math.floor(height / (SMALLEST_ROW * scale)));
   const rows = choose(recent, most, lit);
   const start = rows.reduce((first, request) => Math.min(first, request.arrivedTime), now);

@@ -12,7 +12,8 @@ const FADED = 0.25;
 const CLOSEST_TICKS = 3;
 
 /** @param {{start: number, end: number, left: number, right: number}} place */
-export const xOfTime = (time, { start, end, left, right }) => left + ((time - start) / (end - start)) * (right - left);
+export const xOfTime = (time, { start, end, left, right }) =>
+  left + ((time - start) / (end - start)) * (right - left);
 
 export function drawTimeline(context, scene) {
   const { layout, palette, lit } = scene;
@@ -37,7 +38,11 @@ function drawAxis(context, { layout, place, palette, height, words }) {
     const x = xOfTime(layout.end - ago, place);
     vertical(context, x, 0, bottom, palette.line);
     const text = ago === 0 ? words('panel.queues.now') : `−${Number(ago.toPrecision(3))} s`;
-    label(context, text, x, height - (AXIS / 2) * palette.scale, { font: palette.small, colour: palette.mute, align: 'center' });
+    label(context, text, x, height - (AXIS / 2) * palette.scale, {
+      font: palette.small,
+      colour: palette.mute,
+      align: 'center',
+    });
   }
 }
 
@@ -49,7 +54,8 @@ function drawRow(context, { layout, place, palette }, request, y) {
   context.beginPath();
   context.rect(place.left, y - 2, place.right - place.left + 2, height + 4);
   context.clip();
-  for (const span of spansOf(request, layout.end)) drawSpan(context, palette, { span, place, seat: request.seat, y, height });
+  for (const span of spansOf(request, layout.end))
+    drawSpan(context, palette, { span, place, seat: request.seat, y, height });
   drawTokens(context, { place, palette, y, height }, request);
   if (request.firstTokenTime !== null) {
     vertical(context, xOfTime(request.firstTokenTime, place), y + 1, y + height - 1, palette.ink, 2);
@@ -58,7 +64,11 @@ function drawRow(context, { layout, place, palette }, request, y) {
   if (request.finishedTime !== null) drawEnd(context, { place, palette, middle, height }, request);
   const depth = request.streamDepth;
   if (depth !== null && isInFlight(request)) {
-    label(context, count(depth), place.right + (RIGHT - 8) * palette.scale, middle, { font: palette.small, colour: depth > 0 ? palette.ink : palette.mute, align: 'right' });
+    label(context, count(depth), place.right + (RIGHT - 8) * palette.scale, middle, {
+      font: palette.small,
+      colour: depth > 0 ? palette.ink : palette.mute,
+      align: 'right',
+    });
   }
 }
 
