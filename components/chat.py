@@ -14,6 +14,7 @@ from backends.settings import Settings
 from components.backend_choice import BackendChoice
 from components.browser import TELL_JS
 from components.chat_events import ChatEvents
+from components.conversation import log_from_browser
 from components.sampling import Sampling, create_sampling, sampling_updates
 from components.words import PageWords, word
 
@@ -57,6 +58,8 @@ def create_chat(settings: Settings, page_words: PageWords) -> Chat:
         placeholder=page_words("chat.placeholder"),
         layout="bubble",
     )
+    # Gradio's own would build any component that a message names, with the sender's arguments.
+    log.preprocess = log_from_browser  # type: ignore[method-assign]
     gr.HTML('<div id="chat-meta" role="status"></div>', apply_default_css=False)
     with gr.Row(elem_id="chat-entry"):
         entry = gr.Textbox(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 Message = dict[str, Any]
 """One entry of the Chatbot's value: ``role``, ``content`` (a list of parts), ``metadata``."""
@@ -24,6 +24,26 @@ class Notice(StrEnum):
     WAITING = "notice-waiting"
     STOPPED = "notice-stopped"
     ERROR = "notice-error"
+
+
+class LogFromBrowser(Protocol):
+    """Gradio's ``ChatbotDataMessages``."""
+
+    root: Sequence[Any]
+
+
+def log_from_browser(payload: LogFromBrowser | None) -> list[Message]:
+    """The log as it came with an event; of its parts only text, which is all this page puts there."""
+    return [
+        {
+            "role": message.role,
+            "metadata": message.metadata,
+            "content": [
+                {"type": "text", "text": part.text} for part in message.content if part.type == "text"
+            ],
+        }
+        for message in (payload.root if payload else ())
+    ]
 
 
 def user_says(text: str) -> Message:
@@ -46,9 +66,8 @@ def is_notice(message: Mapping[str, Any]) -> bool:
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """What was written, unescaped. Only text counts: this page puts nothing else into a message."""
-    parts = (part["text"] for part in message["content"] if part.get("type") == "text")
-    return html.unescape("".join(parts))
+    """What was written, unescaped."""
+    return html.unescape("".join(part["text"] for part in message["content"]))
 
 
 def up_to_last_question(log: Sequence[Message]) -> list[Message]:

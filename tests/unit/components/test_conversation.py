@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from gradio.components.chatbot import ChatbotDataMessages
 
 from components.conversation import (
     Notice,
     is_notice,
+    log_from_browser,
     messages_for_model,
     model_says,
     notice,
@@ -78,6 +80,30 @@ def test_a_notice_is_told_from_a_message_also_as_it_comes_back_from_the_browser(
     from_browser = {"role": "assistant", "content": [], "metadata": None, "options": None}
     assert not is_notice(from_browser)
     assert is_notice({**from_browser, "metadata": {"title": "x", "id": None}})
+
+
+def test_of_what_a_browser_sends_only_text_counts() -> None:
+    payload = ChatbotDataMessages(
+        root=[
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "a &lt; b"},
+                    {
+                        "type": "component",
+                        "component": "image",
+                        "value": "x",
+                        "constructor_args": {},
+                        "props": {},
+                    },
+                    {"type": "file", "file": {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}},
+                ],
+            }
+        ]
+    )
+    (message,) = log_from_browser(payload)
+    assert text_of(message) == "a < b"
+    assert log_from_browser(None) == []
 
 
 def test_trying_again_goes_back_to_the_last_question() -> None:

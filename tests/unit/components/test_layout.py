@@ -13,6 +13,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 from backends.registry import Registry
 from backends.settings import Settings
+from components.conversation import log_from_browser
 from components.layout import TABS, create_page, mount_page
 from tests.fakes import FakeBackend
 
@@ -56,6 +57,12 @@ def test_an_engine_refuses_before_gradio_lets_anyone_wait() -> None:
     assert blocks._queue.max_thread_count > Settings().max_waiting
     limits = {event.concurrency_limit for event in blocks.fns.values() if event.queue and event.fn}
     assert limits == {None}
+
+
+def test_the_log_builds_no_component_that_a_browser_names() -> None:
+    blocks = in_a_loop(lambda: create_page(registry(), Settings()))
+    (log,) = [block for block in blocks.blocks.values() if block.elem_id == "chat-log"]
+    assert log.preprocess is log_from_browser
 
 
 def test_every_element_that_others_rely_on_has_its_id(config: dict[str, Any]) -> None:
