@@ -11,6 +11,8 @@ from backends.settings import Settings
 
 HIGHEST_TEMPERATURE = 2.0
 LONGEST_STEP_DELAY = 60.0
+MOST_SAMPLES = 16
+MOST_LOGPROBS = 20
 RETRY_AFTER = 5.0
 """Seconds that a client is asked to wait when the queue is full."""
 
@@ -26,6 +28,9 @@ def check_fields(request: GenerationRequest, info: BackendInfo, settings: Settin
     check_range("temperature", sampling.temperature, 0, HIGHEST_TEMPERATURE)
     if not 0 < sampling.top_p <= 1:
         raise InvalidRequest(f"top_p is {sampling.top_p}; it must be above 0 and at most 1.", field="top_p")
+    check_range("n", sampling.n, 1, MOST_SAMPLES)
+    if sampling.logprobs is not None:
+        check_range("logprobs", sampling.logprobs, 0, MOST_LOGPROBS)
     check_range("top_k", sampling.top_k, 0, 1_000_000)
     for field in sampling.__struct_fields__:
         changed = getattr(sampling, field) != getattr(SAMPLING_DEFAULTS, field)

@@ -25,6 +25,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """0 keeps all tokens."""
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    n: int = 1
+    """Texts that continue the prompt, each drawn by itself."""
+    logprobs: int | None = None
+    """Tell the log probability of each token, and of so many of the most likely ones."""
     ignore_eos: bool = False
     """Go on until ``max_tokens``: for workloads of a known length."""
 
@@ -47,6 +51,16 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Secret id of a browser tab; its requests are aborted when its WebSocket closes."""
 
 
+def sample_id(request_id: str, index: int) -> str:
+    """How the records name the texts of a request with ``n`` > 1: each runs as one of its own."""
+    return f"{request_id}/{index}" if index else request_id
+
+
+def sample_index(name: str) -> int:
+    """The other way round."""
+    return int(name.rpartition("/")[2]) if "/" in name else 0
+
+
 class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
     """What a request receives. One chunk a token, then one with ``finish_reason`` and no token.
 
@@ -57,6 +71,11 @@ class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     index: int
     token_id: int | None = None
+    sample: int = 0
+    """Which of the ``n`` texts; each ends with a chunk of its own."""
+    logprob: float | None = None
+    top_logprobs: tuple[tuple[int, float], ...] = ()
+    """Most likely token ids with theirs, as many as ``SamplingParams.logprobs`` asks for."""
     finish_reason: FinishReason | None = None
 
 

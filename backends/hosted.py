@@ -19,7 +19,14 @@ from typing import Any, ClassVar
 import msgspec
 
 from backends import admission
-from backends.base import BackendInfo, ControlAction, GenerationRequest, TokenChunk
+from backends.base import (
+    BackendInfo,
+    ControlAction,
+    GenerationRequest,
+    TokenChunk,
+    sample_id,
+    sample_index,
+)
 from backends.engine_process import EngineProcess, WorkerReady
 from backends.errors import EngineDied, InvalidRequest, ServescopeError
 from backends.gate import Gate
@@ -124,12 +131,12 @@ class HostedEngine(ABC):
         self.check_request(request)
         await self.start()
         stream = self._admit(request)
+        num_open = request.sampling.n
         try:
-            while True:
+            while num_open:
                 chunk = await stream.get()
+                num_open -= chunk.finish_reason is not None
                 yield chunk
-                if chunk.finish_reason is not None:
-                    return
         finally:
             self._abort(request.request_id)
 
@@ -137,9 +144,9 @@ class HostedEngine(ABC):
         self._abort(request_id)
 
     async def abort_visitor(self, visitor: str) -> None:
-        for request_id, stream in list(self._streams.items()):
+        for stream in set(self._streams.values()):
             if stream.request.visitor == visitor:
-                self._abort(request_id)
+                self._abort(stream.request.request_id)
 
     async def count_prompt_tokens(self, prompt: str) -> int:
         await self.start()
@@ -188,7 +195,8 @@ class HostedEngine(ABC):
         *,
         text: str = "",
     ) -> None:
-        """End a request, once, from any thread: on the record first, then to whoever asked.
+        """End a request, or one of its samples, once and from any thread: on the record first, then
+        to whoever asked.
 
         ``text``: what was held back as the possible start of a stop string that never came.
         """
@@ -205,7 +213,8 @@ class HostedEngine(ABC):
                 message=error.message if error else None,
             )
         )
-        stream.put(error or TokenChunk(text=text, index=-1, finish_reason=reason))
+        sample = sample_index(request_id)
+        stream.put(error or TokenChunk(text=text, index=-1, sample=sample, finish_reason=reason))
 
     # Coming up and going down
 
@@ -282,28 +291,33 @@ class HostedEngine(ABC):
     def _admit(self, request: GenerationRequest) -> RequestStream:
         num_prompt_tokens = self.codec.count_tokens(request.prompt)
         admission.check_length(num_prompt_tokens, self.max_model_len)
-        admission.check_room(len(self._streams), self.settings.max_waiting)
-        seat = self._seats.take(request.request_id, request.visitor)
-        stream = RequestStream(request, seat, asyncio.get_running_loop())
-        self.recorder.append(
-            RequestArrived(
-                request_id=request.request_id,
-                seat=seat,
-                num_prompt_tokens=num_prompt_tokens,
-                max_tokens=request.sampling.max_tokens,
-                source=request.source,
-                stream=request.stream,
-                time=time.monotonic(),
+        ids = [sample_id(request.request_id, index) for index in range(request.sampling.n)]
+        admission.check_room(len(self._streams) + len(ids) - 1, self.settings.max_waiting)
+        stream = RequestStream(request, asyncio.get_running_loop())
+        for request_id in ids:
+            self.recorder.append(
+                RequestArrived(
+                    request_id=request_id,
+                    seat=self._seats.take(request_id, request.visitor),
+                    num_prompt_tokens=num_prompt_tokens,
+                    max_tokens=request.sampling.max_tokens,
+                    source=request.source,
+                    stream=request.stream,
+                    time=time.monotonic(),
+                )
             )
-        )
-        self._streams[request.request_id] = stream
+            self._streams[request_id] = stream
         self.enqueue(stream)
         return stream
 
     def _abort(self, request_id: str) -> None:
-        if request_id not in self._streams or not self.drop(request_id):
+        """With all samples that have not ended."""
+        in_flight = list(self._streams.items())  # other threads end requests meanwhile
+        ids = [key for key, stream in in_flight if stream.request.request_id == request_id]
+        if not ids or not self.drop(request_id):
             return
-        self.finish(request_id, FinishReason.ABORT)
+        for key in ids:
+            self.finish(key, FinishReason.ABORT)
         self.gate.nudge()
 
     def _change_gate(self, action: ControlAction, value: float | None) -> None:

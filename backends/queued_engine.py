@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from backends.base import ControlAction, TokenChunk
+from backends.base import ControlAction, TokenChunk, sample_index
 from backends.errors import EngineDied
 from backends.hosted import HostedEngine
 from backends.records import AnyRecord, QueueSample, StepRecord, TokenEmitted
@@ -70,8 +70,16 @@ class QueuedEngine(HostedEngine):
         tokens = [token for token in message.tokens if token.request_id in streams]
         self.recorder.extend([*message.records, *self._emitted(message.records, tokens)])
         for token in tokens:
-            chunk = TokenChunk(text=token.text, index=token.index, token_id=token.token_id)
-            streams[token.request_id].put(chunk)
+            streams[token.request_id].put(
+                TokenChunk(
+                    text=token.text,
+                    index=token.index,
+                    token_id=token.token_id,
+                    sample=sample_index(token.request_id),
+                    logprob=token.logprob,
+                    top_logprobs=token.top_logprobs,
+                )
+            )
         for ended in message.ended:
             self.finish(ended.request_id, ended.reason, text=ended.text)
         self.recorder.append(

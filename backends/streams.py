@@ -15,9 +15,8 @@ class RequestStream:
     with a single shared one, tokens would reach whoever happens to ask first.
     """
 
-    def __init__(self, request: GenerationRequest, seat: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, request: GenerationRequest, loop: asyncio.AbstractEventLoop) -> None:
         self.request = request
-        self.seat = seat
         self._loop = loop
         self._queue: asyncio.Queue[TokenChunk | ServescopeError] = asyncio.Queue()
 

@@ -43,6 +43,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     step_id: int
     token_id: int
     text: str
+    logprob: float | None = None
+    top_logprobs: tuple[tuple[int, float], ...] = ()
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

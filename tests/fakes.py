@@ -276,7 +276,7 @@ class FakeBackend:
         admission.check_length(num_prompt_tokens, self.settings.max_model_len)
         admission.check_room(len(self._in_flight), self.settings.max_waiting)
         seat = self._seats.take(request.request_id, request.visitor)
-        stream = RequestStream(request, seat, asyncio.get_running_loop())
+        stream = RequestStream(request, asyncio.get_running_loop())
         with self._changed:
             self.recorder.append(
                 RequestArrived(

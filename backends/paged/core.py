@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from backends.base import sample_id
 from backends.paged.block_pool import BlockPool
 from backends.paged.model_runner import ModelRunner
 from backends.paged.sampler import Choice, Draw, sample
@@ -28,14 +29,21 @@ class Limits:
 
 @dataclass(eq=False)
 class Request:
-    """What the core knows of a request besides its tokens."""
+    """What the core knows of one sample of a request, besides its tokens."""
 
+    added: AddRequest
     sequence: Sequence
+    index: int
+    """Which of the request's samples."""
     draw: Draw
     output: OutputText
     most_tokens: int
     """``max_tokens``, or less where the model's limit comes first."""
-    ignore_eos: bool
+
+    @property
+    def sample_indices(self) -> range:
+        """Its own, and those of the samples that have not forked off it yet."""
+        return range(self.index, self.index + self.sequence.num_places)
 
 
 @dataclass
@@ -75,27 +83,22 @@ class EngineCore:
     def add(self, request: AddRequest) -> None:
         """Queue a request whose prompt is shorter than ``max_model_len``."""
         sequence = Sequence.of(request.request_id, request.prompt_ids)
-        room = self.limits.max_model_len - len(request.prompt_ids)
-        self._requests[request.request_id] = Request(
-            sequence,
-            Draw(request.sampling, random.Random(request.sampling.seed)),
-            OutputText(self.codec.detokenizer(request.prompt_ids), request.sampling.stop),
-            most_tokens=min(request.sampling.max_tokens, room),
-            ignore_eos=request.sampling.ignore_eos,
-        )
+        sequence.num_forks = request.sampling.n - 1
+        self._requests[request.request_id] = self._request(request, sequence, 0)
         self.scheduler.add(sequence)
 
     def abort(self, request_id: str) -> WorkerUpdate:
-        """Forget a request between two steps; its blocks are free at once."""
-        request = self._requests.pop(request_id, None)
-        if request is None:  # it ended while the abort was on its way
-            return WorkerUpdate(num_waiting=len(self.scheduler.waiting))
-        held_blocks = bool(request.sequence.block_table)
-        self.scheduler.finish(request.sequence)
-        records = [KVChanged(time=time.monotonic(), kv=self._kv_delta())] if held_blocks else []
+        """Forget a request, all its samples, between two steps; their blocks are free at once."""
+        samples = [r for r in self._requests.values() if r.added.request_id == request_id]
+        held_blocks = any(request.sequence.block_table for request in samples)
+        ended = []
+        for request in samples:
+            ended += [sample_id(request_id, index) for index in request.sample_indices]
+            self.scheduler.finish(request.sequence)
+            del self._requests[request.sequence.request_id]
         return WorkerUpdate(
-            records=list(records),
-            ended=[Ended(request_id=request_id, reason=FinishReason.ABORT)],
+            records=[KVChanged(time=time.monotonic(), kv=self._kv_delta())] if held_blocks else [],
+            ended=[Ended(request_id=name, reason=FinishReason.ABORT) for name in ended],
             num_waiting=len(self.scheduler.waiting),
         )
 
@@ -104,9 +107,10 @@ class EngineCore:
         start_time = time.monotonic()
         output = self.scheduler.schedule()
         logits = self.runner.run(output)
-        choices = self._sample(output, logits)
         self.scheduler.update(output)
-        result = self._take_tokens(output, choices)
+        result = StepResult()
+        for request, choice in self._choose(output, logits):
+            self._take_token(request, choice, result)
         record = self._record(output, result, start_time)
         self.next_step_id += 1
         return WorkerUpdate(
@@ -116,25 +120,49 @@ class EngineCore:
             num_waiting=len(self.scheduler.waiting),
         )
 
-    def _sample(self, output: SchedulerOutput, logits: torch.Tensor) -> list[Choice]:
-        draws = [self._requests[row.sequence.request_id].draw for row in output.rows if row.samples]
-        return sample(logits, draws)
+    def _request(self, added: AddRequest, sequence: Sequence, index: int) -> Request:
+        sampling = added.sampling
+        seed = sampling.seed if sampling.seed is None or index == 0 else f"{sampling.seed}/{index}"
+        return Request(
+            added,
+            sequence,
+            index,
+            Draw(sampling, random.Random(seed)),
+            OutputText(self.codec.detokenizer(added.prompt_ids), sampling.stop),
+            most_tokens=min(sampling.max_tokens, self.limits.max_model_len - len(added.prompt_ids)),
+        )
 
-    def _take_tokens(self, output: SchedulerOutput, choices: list[Choice]) -> StepResult:
-        result = StepResult()
-        sampling_rows = (row for row in output.rows if row.samples)
-        for row, choice in zip(sampling_rows, choices, strict=True):
-            self._take_token(self._requests[row.sequence.request_id], choice.token_id, result)
-        return result
+    def _fork(self, request: Request) -> list[Request]:
+        """The prompt is computed: the request's further samples go on from it, sharing its blocks."""
+        siblings = []
+        for index in list(request.sample_indices)[1:]:
+            name = sample_id(request.added.request_id, index)
+            sequence = Sequence.of(name, request.added.prompt_ids)
+            self.scheduler.fork(request.sequence, sequence)
+            self._requests[name] = self._request(request.added, sequence, index)
+            siblings.append(self._requests[name])
+        return siblings
 
-    def _take_token(self, request: Request, token_id: int, result: StepResult) -> None:
-        """Append the token, unless it ends the text, and finish the request where it ends."""
+    def _choose(self, output: SchedulerOutput, logits: torch.Tensor) -> list[tuple[Request, Choice]]:
+        """A token for every row that reached its last one; for each sample, where it forks there."""
+        requests: list[Request] = []
+        logit_rows: list[int] = []
+        for index, row in enumerate(row for row in output.rows if row.samples):
+            request = self._requests[row.sequence.request_id]
+            samples = [request, *self._fork(request)]
+            requests += samples
+            logit_rows += [index] * len(samples)
+        choices = sample(logits[logit_rows], [request.draw for request in requests])
+        return list(zip(requests, choices, strict=True))
+
+    def _take_token(self, request: Request, choice: Choice, result: StepResult) -> None:
+        """Append the token, unless it ends the text, and finish the sample where it ends."""
         sequence = request.sequence
-        if token_id in self.limits.eos_token_ids and not request.ignore_eos:
+        if choice.token_id in self.limits.eos_token_ids and not request.draw.sampling.ignore_eos:
             self._finish(request, FinishReason.STOP, request.output.finish(), result)
             return
-        text = request.output.push(token_id)
-        sequence.token_ids.append(token_id)
+        text = request.output.push(choice.token_id)
+        sequence.token_ids.append(choice.token_id)
         at_limit = sequence.num_output_tokens >= request.most_tokens
         if at_limit and not request.output.stopped:
             text += request.output.finish()
@@ -143,8 +171,10 @@ class EngineCore:
                 request_id=sequence.request_id,
                 index=sequence.num_output_tokens - 1,
                 step_id=self.next_step_id,
-                token_id=token_id,
+                token_id=choice.token_id,
                 text=text,
+                logprob=choice.logprob,
+                top_logprobs=choice.top_logprobs,
             )
         )
         if request.output.stopped or at_limit:

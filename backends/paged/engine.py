@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from backends.base import BackendInfo, ControlAction
+from backends import admission
+from backends.base import BackendInfo, ControlAction, GenerationRequest
 from backends.engine_process import WorkerReady
 from backends.models import PreparedModel
 from backends.paged.config import WorkerConfig
@@ -18,7 +19,7 @@ class PagedEngine(QueuedEngine):
     info = BackendInfo(
         name="paged",
         title="paged",
-        supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos"}),
+        supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos", "n", "logprobs"}),
         controls=frozenset(ControlAction),
     )
     measured: ClassVar = {
@@ -34,6 +35,9 @@ class PagedEngine(QueuedEngine):
     main = "backends.paged.worker:main"
     num_blocks: int | None = None
     """Known once the worker has looked at its memory."""
+
+    def check_request(self, request: GenerationRequest) -> None:
+        admission.check_range("n", request.sampling.n, 1, self.settings.max_num_seqs)
 
     @property
     def max_model_len(self) -> int:

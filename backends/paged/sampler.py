@@ -31,7 +31,6 @@ class Draw:
 
     sampling: SamplingParams
     generator: random.Random
-    num_logprobs: int | None = None
 
 
 def sample(logits: torch.Tensor, draws: list[Draw]) -> list[Choice]:
@@ -45,7 +44,7 @@ def sample(logits: torch.Tensor, draws: list[Draw]) -> list[Choice]:
         token_ids[random_rows] = _draw(probabilities, uniform)
     chosen: list[int] = token_ids.tolist()
     return [
-        _with_logprobs(logits[row], token_id, draw.num_logprobs)
+        _with_logprobs(logits[row], token_id, draw.sampling.logprobs)
         for row, (token_id, draw) in enumerate(zip(chosen, draws, strict=True))
     ]
 

@@ -77,10 +77,13 @@ class Scheduler:
         self.waiting.append(sequence)
 
     def fork(self, parent: Sequence, child: Sequence) -> None:
-        """Run ``child`` beside ``parent``, sharing what ``parent`` has computed."""
+        """Run ``child`` beside ``parent``, sharing what ``parent`` has computed, in a place that was
+        kept for it if there was one."""
+        parent.num_forks = max(0, parent.num_forks - 1)
         self.pool.fork(parent, child)
         child.num_computed_tokens = parent.num_computed_tokens
         child.status = Status.RUNNING
+        child.was_scheduled = True
         self.running.append(child)
 
     def finish(self, sequence: Sequence) -> None:
@@ -147,7 +150,9 @@ class Scheduler:
         output.preempted.append(sequence)
 
     def _admit_waiting(self, output: SchedulerOutput) -> None:
-        while self.waiting and len(self.running) < self.max_num_seqs:
+        num_places = sum(sequence.num_places for sequence in self.running)
+        while self.waiting and num_places + self.waiting[0].num_places <= self.max_num_seqs:
+            num_places += self.waiting[0].num_places
             budget = self.max_num_batched_tokens - output.num_tokens
             if budget == 0 or not self._admit(self.waiting[0], budget, output):
                 return

@@ -43,6 +43,8 @@ class Sequence:
     """Block ids, in the order of the tokens they hold."""
     block_hashes: list[bytes] = field(default_factory=list)
     """Hashes of the full blocks, each over all tokens up to its end; grown as needed."""
+    num_forks: int = 0
+    """Samples that will fork off when the prompt is computed; places in the batch are kept for them."""
     num_preemptions: int = 0
     was_scheduled: bool = False
 
@@ -54,6 +56,11 @@ class Sequence:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def num_places(self) -> int:
+        """Rows of a step that it takes, or will take."""
+        return 1 + self.num_forks
 
     @property
     def num_output_tokens(self) -> int:

@@ -104,7 +104,7 @@ class Run:
     def step(self) -> StepRecord:
         update = self.core.step()
         for token in update.tokens:
-            self.tokens[token.request_id].append(token.token_id)
+            self.tokens.setdefault(token.request_id, []).append(token.token_id)
         (record,) = update.records
         assert isinstance(record, StepRecord)
         self.steps.append(record)
@@ -223,6 +223,42 @@ def test_a_seed_survives_a_preemption(twins_of: TwinsOf) -> None:
         run = Run(twins.core(block_size=4, num_blocks=num_blocks))
         for seed, prompt in enumerate(prompts):
             run.add(prompt, prompt, temperature=1.0, seed=seed)
+        texts.append(run.finish())
+    assert any(step.preempted_ids for step in run.steps)
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_samples_of_one_prompt_share_its_blocks_and_give_the_tokens_they_give_alone(
+    twins_of: TwinsOf, architecture: Architecture, block_size: int
+) -> None:
+    twins = twins_of(architecture)
+    run = Run(twins.core(block_size=block_size, num_blocks=1024 // block_size))
+    run.add("A", PROMPTS[1], n=3)
+    first = run.step()
+    assert first.kv is not None
+    assert set(first.kv.ref_counts.values()) == {3}
+    expected = twins.generate(PROMPTS[1])
+    assert run.finish() == {"A": expected, "A/1": expected, "A/2": expected}
+
+
+def test_samples_with_a_seed_differ_and_the_first_is_the_one_of_the_seed_alone(twins_of: TwinsOf) -> None:
+    twins = twins_of("llama")
+    together, alone = Run(twins.core()), Run(twins.core())
+    together.add("A", PROMPTS[0], n=3, temperature=1.5, seed=5)
+    alone.add("A", PROMPTS[0], temperature=1.5, seed=5)
+    texts = together.finish()
+    assert texts["A"] == alone.finish()["A"]
+    assert len({tuple(tokens) for tokens in texts.values()}) == 3
+
+
+def test_samples_survive_a_preemption(twins_of: TwinsOf) -> None:
+    twins = twins_of("llama")
+    texts = []
+    for num_blocks in (64, 14):
+        run = Run(twins.core(block_size=4, num_blocks=num_blocks))
+        run.add("A", PROMPTS[0], n=4, temperature=1.5, seed=5)
         texts.append(run.finish())
     assert any(step.preempted_ids for step in run.steps)
     assert texts[0] == texts[1]

@@ -18,7 +18,7 @@ def sequence(name: str, prompt: str = "a b c d", **sampling: float) -> Sequence:
     request = GenerationRequest(
         request_id=name, prompt=prompt, sampling=SamplingParams(**sampling), source=Source.API
     )
-    return Sequence(RequestStream(request, 0, _NOBODYS_LOOP), text=prompt)
+    return Sequence(RequestStream(request, _NOBODYS_LOOP), text=prompt)
 
 
 def names(sequences: list[Sequence]) -> str:

@@ -174,6 +174,52 @@ async def test_a_seed_gives_the_same_text_again(engine: PagedEngine) -> None:
     assert texts[0] == texts[1]
 
 
+async def test_samples_of_one_prompt_come_in_one_stream_each_with_its_own_end(engine: PagedEngine) -> None:
+    watch = Watch(engine)
+    client = Client(engine, request("A", " a b c d e f", max_tokens=4, n=3, temperature=1.5, seed=1))
+    await run(engine, client)
+    for sample in range(3):
+        chunks = [chunk for chunk in client.chunks if chunk.sample == sample]
+        assert [chunk.index for chunk in chunks[:-1]] == [0, 1, 2, 3]
+        assert chunks[-1].finish_reason is FinishReason.LENGTH
+    assert watch.batches == ["A"] + ["A A/1 A/2"] * 3
+    kv = watch.steps[0].kv
+    assert kv is not None
+    assert set(kv.ref_counts.values()) == {3}
+
+
+async def test_whoever_leaves_takes_all_samples_along(engine: PagedEngine) -> None:
+    (client,) = await held(engine, request("A", n=3))
+    watch = Watch(engine)
+    await press_step(engine, watch)
+    await client.leave()
+    await watch.until(lambda: len(watch.finished()) == 3)
+    assert set(watch.finished().values()) == {FinishReason.ABORT}
+
+
+async def test_samples_that_have_not_forked_yet_leave_as_well(engine: PagedEngine) -> None:
+    (client,) = await held(engine, request("A", n=3))
+    watch = Watch(engine)
+    await client.leave()
+    await watch.until(lambda: set(watch.finished()) == {"A", "A/1", "A/2"})
+
+
+async def test_places_are_kept_for_samples_to_come(engine: PagedEngine) -> None:
+    clients = await held(engine, request("A", n=6, max_tokens=2), request("B", n=3, max_tokens=2))
+    watch = Watch(engine)
+    await run(engine, *clients)
+    assert max(len(step.rows) for step in watch.steps) <= 8
+    assert watch.batches[0] == "A"
+
+
+async def test_logprobs_are_told_where_asked_for(engine: PagedEngine) -> None:
+    client = Client(engine, request("A", max_tokens=3, logprobs=2))
+    await run(engine, client)
+    for chunk in client.tokens:
+        assert chunk.top_logprobs[0] == (chunk.token_id, chunk.logprob), "greedy takes the most likely"
+        assert len(chunk.top_logprobs) == 2
+
+
 async def test_what_the_pool_could_never_hold_is_refused_with_the_limit(engine: PagedEngine) -> None:
     limit = NUM_BLOCKS * BLOCK_SIZE
     with pytest.raises(InvalidRequest, match=f"The prompt has {limit} tokens; .* the limit is {limit}"):

@@ -16,9 +16,9 @@ PROBABILITIES = [0.5, 0.25, 0.125, 0.0625, 0.0625]
 LOGITS = torch.tensor([[math.log(p) for p in PROBABILITIES]])
 
 
-def draw(seed: int = 0, num_logprobs: int | None = None, **sampling: float) -> Draw:
+def draw(seed: int = 0, **sampling: float) -> Draw:
     params = SamplingParams(**{"temperature": 1.0, **sampling})
-    return Draw(params, random.Random(seed), num_logprobs)
+    return Draw(params, random.Random(seed))
 
 
 def shares(count: int = 4000, **sampling: float) -> dict[int, float]:
@@ -91,7 +91,7 @@ def test_every_number_falls_on_a_possible_token(number: float) -> None:
 
 
 def test_logprobs_are_of_the_model_before_temperature_and_cuts() -> None:
-    (choice,) = sample(LOGITS, [draw(temperature=0, num_logprobs=2)])
+    (choice,) = sample(LOGITS, [draw(temperature=0, logprobs=2)])
     assert choice.logprob == pytest.approx(math.log(0.5))
     assert [token for token, _ in choice.top_logprobs] == [0, 1]
     assert choice.top_logprobs[1][1] == pytest.approx(math.log(0.25))
