@@ -9,6 +9,7 @@ import { LatencyPanel } from './panels/latency.js';
 import { QueuesPanel } from './panels/queues.js';
 import { Tooltip } from './tooltip.js';
 import { Transport } from './transport.js';
+import { count } from './format.js';
 import { h } from './dom.js';
 import { readPalette, watchTheme } from './palette.js';
 
@@ -99,6 +100,7 @@ export class Scope {
       palette: this.#palette,
       lit: store.pointed ?? (isPinVisible ? store.pinned : null),
       crosshair: store.crosshair,
+      moment: this.#moment(),
       focusColumn: store.history.column(store.crosshair ?? store.shown),
       chosen: store.chosen(state),
       emptySentence: (panel) => this.#emptySentence(panel),
@@ -106,6 +108,15 @@ export class Scope {
     };
     this.transport.draw(view);
     for (const panel of this.panels) panel.draw(view);
+  }
+
+  /** What a time axis ends with. */
+  #moment() {
+    const { store } = this;
+    if (store.isLive) return this.words('panel.now');
+    return this.words('panel.batch.tip.step', {
+      step: count(store.history.column(store.shown)?.step.step_id),
+    });
   }
 
   /** What will appear in a panel, and how to make it appear or why it does not yet. */

@@ -85,7 +85,7 @@ export class LatencyPanel {
 
   /** Drawing it costs far more than the table, so only what would look different is drawn. */
   #updateChart(view) {
-    const drawn = [view.state, view.state.time, view.palette, view.lit, view.requests.length];
+    const drawn = [view.state, view.state.time, view.palette, view.lit, view.moment, view.requests.length];
     if (drawn.every((value, index) => value === this.#drawn[index])) return;
     this.#drawn = drawn;
     this.#points = itlPoints(view.requests, view.state.time ?? 0);

@@ -35,7 +35,7 @@ export function itlPoints(requests, now) {
   return { start: now - span, end: now, series: series.reverse() };
 }
 
-export function itlFigure({ start, end, series }, { palette, words, lit }) {
+export function itlFigure({ start, end, series }, { palette, words, lit, moment }) {
   const isSlow = series.some(({ gaps }) => gaps.some((gap) => gap > SLOW));
   const unit = isSlow ? { name: 's', perSecond: 1 } : { name: 'ms', perSecond: 1000 };
   const traces = series.map(({ request, times, gaps }) => ({
@@ -47,7 +47,13 @@ export function itlFigure({ start, end, series }, { palette, words, lit }) {
     marker: markerOf(request, gaps, palette, lit),
     hovertemplate: `${seatLetter(request.seat)}  %{y:.3~r} ${unit.name}<extra></extra>`,
   }));
-  return { traces, layout: layoutOf(start, end, unit, palette, words) };
+  return {
+    traces,
+    layout: layoutOf(start, end, palette, {
+      x: words('panel.latency.chart.x', { moment }),
+      y: words('panel.latency.chart.y', { unit: unit.name }),
+    }),
+  };
 }
 
 /** A gap of zero is two tokens in one delivery: an open mark, so that it is seen. */
@@ -68,7 +74,7 @@ export function timeShare(step, { start, end }) {
   return share < 0 || share > 1 ? null : share;
 }
 
-function layoutOf(start, end, unit, palette, words) {
+function layoutOf(start, end, palette, titles) {
   const font = { family: 'inherit', size: 10.5 * palette.scale, color: palette.mute };
   const axis = {
     gridcolor: palette.line,
@@ -88,13 +94,13 @@ function layoutOf(start, end, unit, palette, words) {
     xaxis: {
       ...axis,
       range: [start - end, OVERHANG * (end - start)],
-      title: { text: words('panel.latency.chart.x'), font, standoff: 4 },
+      title: { text: titles.x, font, standoff: 4 },
       nticks: 6,
     },
     yaxis: {
       ...axis,
       rangemode: 'tozero',
-      title: { text: words('panel.latency.chart.y', { unit: unit.name }), font, standoff: 6 },
+      title: { text: titles.y, font, standoff: 6 },
       nticks: 5,
     },
     uirevision: 'still',

@@ -154,6 +154,7 @@ export class QueuesPanel {
       width,
       height,
       focus: view.crosshair === null ? null : timesOf(view.focusColumn),
+      moment: view.moment,
       words: this.tools.words,
     });
     const { numHidden } = this.#layout;

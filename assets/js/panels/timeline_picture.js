@@ -32,16 +32,17 @@ export function drawTimeline(context, scene) {
   });
 }
 
-function drawAxis(context, { layout, place, palette, height, words }) {
+function drawAxis(context, { layout, place, palette, height, moment }) {
   const bottom = height - AXIS * palette.scale;
   for (const ago of ticksOf(layout.start, layout.end)) {
     const x = xOfTime(layout.end - ago, place);
     vertical(context, x, 0, bottom, palette.line);
-    const text = ago === 0 ? words('panel.queues.now') : `−${Number(ago.toPrecision(3))} s`;
-    label(context, text, x, height - (AXIS / 2) * palette.scale, {
+    const text = ago === 0 ? moment : `−${Number(ago.toPrecision(3))} s`;
+    const end = ago === 0 ? { x: x + 10 * palette.scale, align: 'right' } : { x, align: 'center' };
+    label(context, text, end.x, height - (AXIS / 2) * palette.scale, {
       font: palette.small,
       colour: palette.mute,
-      align: 'center',
+      align: end.align,
     });
   }
 }
