@@ -101,6 +101,7 @@ def listen(settings: Settings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen()  # who comes before the page is ready waits, instead of being refused
     except OSError as error:
         print(f"app.py: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=sys.stderr)
         raise SystemExit(2) from None

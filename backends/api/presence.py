@@ -9,7 +9,9 @@ from backends.api.disconnect import cancel
 from backends.registry import Registry
 
 GRACE = 2.0
-"""Seconds in which a visitor who has lost the connection can come back."""
+"""Seconds in which a visitor who has lost the connection, or changed the engine, can come back."""
+GOING_AWAY = 1001
+"""The close code of a browser whose page was closed or left: nobody comes back."""
 
 
 class Presence:
@@ -27,18 +29,20 @@ class Presence:
         if leaving is not None:
             leaving.cancel()
 
-    def leave(self, visitor: str) -> None:
-        """One socket of this visitor has closed; the last one counts."""
+    def leave(self, visitor: str, code: int | None) -> None:
+        """One socket of this visitor has closed, with this code; the last one counts."""
         self._num_open[visitor] -= 1
         if self._num_open[visitor] == 0:
             del self._num_open[visitor]
-            self._leaving[visitor] = asyncio.create_task(self._abort_after_grace(visitor))
+            self._leaving[visitor] = asyncio.create_task(
+                self._abort_after(0 if code == GOING_AWAY else self._grace, visitor)
+            )
 
     async def close(self) -> None:
         """The server stops, and its engines with it: nothing is left to abort."""
         await cancel(*self._leaving.values())
 
-    async def _abort_after_grace(self, visitor: str) -> None:
-        await asyncio.sleep(self._grace)
+    async def _abort_after(self, seconds: float, visitor: str) -> None:
+        await asyncio.sleep(seconds)
         del self._leaving[visitor]
         await self._registry.abort_visitor(visitor)

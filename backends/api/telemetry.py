@@ -64,12 +64,13 @@ def create_router(registry: Registry, hub: Hub, presence: Presence) -> APIRouter
         feed.num_viewers += 1
         if visitor is not None:
             presence.enter(visitor)
+        close_code = None
         try:
-            await _serve(websocket, hub, Viewer(hub, backend, since))
+            close_code = await _serve(websocket, hub, Viewer(hub, backend, since))
         finally:
             feed.num_viewers -= 1
             if visitor is not None:
-                presence.leave(visitor)
+                presence.leave(visitor, close_code)
 
     @router.get("/telemetry/{backend}/trace", response_class=StreamingResponse)
     async def trace(backend: str) -> StreamingResponse:
@@ -98,8 +99,9 @@ def _parse(query: QueryParams, registry: Registry) -> tuple[str, int | None, str
     return backend, None if since is None else int(since), visitor
 
 
-async def _serve(websocket: WebSocket, hub: Hub, viewer: Viewer) -> None:
-    """Send frames and discard messages until the client goes, or says too much."""
+async def _serve(websocket: WebSocket, hub: Hub, viewer: Viewer) -> int | None:
+    """Send frames and discard messages until the client goes, or says too much. Returns the code
+    that the client closed with, where it was heard."""
     sending = asyncio.create_task(_send_frames(websocket, hub, viewer))
     reading = asyncio.create_task(_discard_messages(websocket))
     try:
@@ -108,8 +110,12 @@ async def _serve(websocket: WebSocket, hub: Hub, viewer: Viewer) -> None:
         await cancel(sending, reading)
     if sending in done and not isinstance(sending.exception(), WebSocketDisconnect):
         sending.result()  # raises: a client that goes is all that may end it
-    if reading in done and reading.result():
+    if reading not in done:
+        return None
+    close_code = reading.result()
+    if close_code == TOO_BIG:
         await websocket.close(TOO_BIG, "Nothing needs to be sent here.")
+    return close_code
 
 
 async def _send_frames(websocket: WebSocket, hub: Hub, viewer: Viewer) -> None:
@@ -122,14 +128,14 @@ async def _send_frames(websocket: WebSocket, hub: Hub, viewer: Viewer) -> None:
         await tick.wait()
 
 
-async def _discard_messages(websocket: WebSocket) -> bool:
-    """Return when the client has gone (False) or sent too much (True)."""
+async def _discard_messages(websocket: WebSocket) -> int:
+    """Return when the client has gone, with its close code, or sent too much (``TOO_BIG``)."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":
-            return False
+            return int(message.get("code", 1005))
         if len(message.get("text") or message.get("bytes") or "") > LARGEST_MESSAGE:
-            return True
+            return TOO_BIG
 
 
 def _reason(message: str) -> str:

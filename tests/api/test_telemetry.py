@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from backends.api.presence import Presence
+from backends.api.presence import GOING_AWAY, Presence
 from backends.base import GenerationRequest, SamplingParams
 from backends.recorder import Recorder
 from backends.records import FinishReason, RequestArrived, RequestFinished, Source, StepRecord
@@ -216,12 +216,31 @@ async def test_only_the_last_of_a_visitors_sockets_counts() -> None:
     presence = Presence(engines, grace=0.0)
     presence.enter("v")
     presence.enter("v")
-    presence.leave("v")
+    presence.leave("v", code=1006)
     await asyncio.sleep(0.01)
     assert engines.aborted == []
-    presence.leave("v")
+    presence.leave("v", code=1006)
     await asyncio.sleep(0.01)
     assert engines.aborted == ["v"]
+
+
+async def test_a_page_that_was_closed_is_not_waited_for() -> None:
+    engines = _Engines()
+    presence = Presence(engines, grace=3600.0)
+    presence.enter("v")
+    presence.leave("v", code=GOING_AWAY)
+    await asyncio.sleep(0.01)
+    assert engines.aborted == ["v"]
+
+
+async def test_a_page_that_lost_its_connection_is_waited_for() -> None:
+    engines = _Engines()
+    presence = Presence(engines, grace=3600.0)
+    presence.enter("v")
+    presence.leave("v", code=1006)
+    await asyncio.sleep(0.01)
+    assert engines.aborted == []
+    await presence.close()
 
 
 # Trace and number of viewers
