@@ -1,4 +1,4 @@
-"""The whole of it: ``python app.py``, SmolLM2 on the naive engine, and pages that watch it."""
+"""The whole of it: ``python app.py``, SmolLM2 on engines of our own, and pages that watch them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ START_PATIENCE = 240
 """Seconds for server and engine to come up; the first time the weights are prepared."""
 STEP_PATIENCE = 60_000
 """Milliseconds for some steps of a model without a cache on a busy machine."""
+
+NUM_BLOCKS = 96
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -60,10 +62,9 @@ async def address_of(process: Process) -> str:
 
 @fixture(scope="module", loop_scope="session")
 async def address() -> AsyncIterator[str]:
-    """Of a server with the naive engine, which is ended whatever happens."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "app.py", "--port", "0", "--backends", "naive", cwd=ROOT, stdout=PIPE
-    )
+    """Of a server that is ended whatever happens. Its paged engine's pool fits on the screen."""
+    options = ("--port", "0", "--backends", "naive,paged", "--num-blocks", str(NUM_BLOCKS))
+    process = await asyncio.create_subprocess_exec(sys.executable, "app.py", *options, cwd=ROOT, stdout=PIPE)
     try:
         async with asyncio.timeout(START_PATIENCE):
             yield await address_of(process)
@@ -78,14 +79,15 @@ async def open_page(address: str, browser: Browser) -> AsyncIterator[OpenPage]:
     complaints = Complaints(address)
     async with AsyncExitStack() as opened:
 
-        async def open_one(query: str = "", **_: Any) -> ChatPage:
+        async def open_one(query: str = "", backend: str = "naive", **_: Any) -> ChatPage:
             context = await browser.new_context(viewport=DESKTOP, locale="en-US")
             opened.push_async_callback(context.close)
             page = await context.new_page()
             complaints.listen(page)
-            await page.goto(address + query)
+            await page.goto(f"{address}?backend={backend}&{query}")
             await page.wait_for_function(
-                "window.servescope.store?.engines.get('naive')?.state === 'ready'",
+                "name => window.servescope.store?.engines.get(name)?.state === 'ready'",
+                arg=backend,
                 timeout=START_PATIENCE * 1000,
             )
             return ChatPage(page)
@@ -139,3 +141,38 @@ async def test_a_page_closed_mid_answer_leaves_the_batch(open_page: OpenPage) ->
         "[...window.servescope.store.history.live.requests.values()].map(request => request.finishReason)"
     )
     assert reasons[-1] == "abort"
+
+
+NUM_COLUMNS = "window.servescope.store.history.last - window.servescope.store.history.first + 1"
+POOL = """() => {
+    const { live } = window.servescope.store.history;
+    const used = [...live.requests.values()].flatMap(request => request.blocks);
+    return { numFree: live.pool.numFree, used: new Set(used).size };
+}"""
+
+
+async def test_the_paged_engine_is_stepped_ten_times_by_button_with_two_requests_in_it(
+    open_page: OpenPage,
+) -> None:
+    first, second = await open_page(backend="paged"), await open_page(backend="paged")
+    page = first.page
+    await page.locator("[data-action=pause]").click()
+    await expect(page.locator("[data-action=step]")).to_be_enabled()
+    await first.ask("Name three colours.")
+    await second.ask("Why is the sky blue?")
+    await in_flight(page, 2)
+    columns = await page.evaluate(NUM_COLUMNS)
+    for press in range(1, 11):
+        await page.locator("[data-action=step]").click()
+        await page.wait_for_function(f"{NUM_COLUMNS} === {columns + press}", timeout=STEP_PATIENCE)
+    rows = await page.evaluate("window.servescope.store.history.live.column.step.rows.length")
+    assert rows == 2
+    pool = await page.evaluate(POOL)
+    assert pool["numFree"] + pool["used"] == NUM_BLOCKS
+    await expect(page.locator("#panel-kv")).to_contain_text(f"{pool['used']} of {NUM_BLOCKS} blocks")
+    await first.stop.click()
+    await second.stop.click()
+    await in_flight(page, 0)
+    assert (await page.evaluate(POOL))["used"] == 0
+    await page.locator("[data-action=pause]").click()
+    await expect(page.locator(".scope-status-text")).to_contain_text("ready")
