@@ -95,14 +95,14 @@ export class Store {
   }
 
   /**
-   * The request a panel about one request shows: lit, else one's own, else the
-   * oldest in flight, else the last.
+   * The request a panel about one request shows: lit, else one's own once it has
+   * been in a step, else the oldest in flight, else the last.
    */
   chosen(state = this.state) {
-    for (const id of [this.lit, this.lastMine]) {
-      const request = id === null ? undefined : state.requests.get(id);
-      if (request !== undefined) return request;
-    }
+    const lit = state.requests.get(this.lit);
+    if (lit !== undefined) return lit;
+    const mine = state.requests.get(this.lastMine);
+    if (mine !== undefined && mine.numSteps > 0) return mine;
     let chosen = null;
     for (const request of this.requests(state)) {
       if (request.numSteps === 0) continue;

@@ -74,6 +74,8 @@ test('the request shown is the lit one, else one’s own, else the oldest in fli
   store.add([finished('a')]);
   assert.equal(store.chosen().id, 'b');
   store.set({ lastMine: 'c' });
+  assert.equal(store.chosen().id, 'b', 'c still waits: there is nothing to show of it');
+  store.add([step(1, [row('b'), row('c')])]);
   assert.equal(store.chosen().id, 'c');
   store.set({ pinned: 'b' });
   assert.equal(store.chosen().id, 'b');
