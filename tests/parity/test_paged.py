@@ -1,76 +1,22 @@
 """The paged batcher chooses the tokens of ``model.generate``, however its work is cut up.
 
 The plain twin runs each prompt alone with transformers' own attention and cache. Tiny random models
-prefer their tokens clearly, so equal means equal; SmolLM2 has near ties, so there the first token
-that differs, if any, must be one whose two best logits lie closer than ``NEAR_TIE``.
+prefer their tokens clearly, so equal means equal; for the real one see ``test_paged_smollm2.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
-from backends.base import SamplingParams
-from backends.models import PreparedModel
-from backends.paged.block_pool import BlockPool
-from backends.paged.core import EngineCore, Limits
-from backends.paged.kv_cache import KVCache
-from backends.paged.model_runner import ModelRunner, load_model
-from backends.paged.scheduler import Scheduler
-from backends.records import StepRecord
-from backends.text import TextCodec
-from backends.worker_messages import AddRequest
+from tests.parity.twins import Run, Twins
 from tests.tiny_models import ARCHITECTURES, Architecture, prepare_tiny_model
 
-NUM_TOKENS = 20
 PROMPTS = ["the", "the batch runs one step and every request in it", "안녕하세요 한 걸음에", "cache " * 6]
-
-
-@dataclass(frozen=True)
-class Twins:
-    """One model twice: with attention over block tables, and as transformers runs it."""
-
-    prepared: PreparedModel
-    paged: Any
-    plain: Any
-    codec: TextCodec
-
-    def core(
-        self,
-        *,
-        num_blocks: int = 64,
-        block_size: int = 16,
-        max_num_seqs: int = 16,
-        budget: int = 512,
-        prefix_caching: bool = True,
-    ) -> EngineCore:
-        pool = BlockPool(num_blocks, block_size, prefix_caching=prefix_caching)
-        kv = KVCache(self.prepared.shape, num_blocks=num_blocks, block_size=block_size)
-        limit = min(self.prepared.max_position_embeddings, num_blocks * block_size)
-        return EngineCore(
-            ModelRunner(self.paged, kv),
-            Scheduler(pool, max_num_seqs=max_num_seqs, max_num_batched_tokens=budget),
-            self.codec,
-            Limits(limit, frozenset()),
-        )
-
-    def generate(self, prompt: str, num_tokens: int = NUM_TOKENS) -> list[int]:
-        ids = torch.tensor([self.codec.encode(prompt)])
-        output = self.plain.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=num_tokens,
-            do_sample=False,
-            eos_token_id=None,
-        )
-        return output[0, ids.shape[1] :].tolist()
 
 
 TwinsOf = Callable[[Architecture], Twins]
@@ -81,40 +27,9 @@ def twins_of(tmp_path_factory: pytest.TempPathFactory) -> TwinsOf:
     @cache
     def load(architecture: Architecture) -> Twins:
         folder: Path = tmp_path_factory.mktemp(f"paged-{architecture}")
-        prepared = prepare_tiny_model(folder, architecture)
-        plain = AutoModelForCausalLM.from_pretrained(prepared.path, dtype=torch.float32)
-        return Twins(prepared, load_model(prepared.path, "cpu"), plain, TextCodec.load(prepared))
+        return Twins.load(prepare_tiny_model(folder, architecture))
 
     return load
-
-
-class Run:
-    """An engine core and the tokens of everybody in it."""
-
-    def __init__(self, core: EngineCore) -> None:
-        self.core = core
-        self.tokens: dict[str, list[int]] = {}
-        self.steps: list[StepRecord] = []
-
-    def add(self, name: str, prompt: str, num_tokens: int = NUM_TOKENS, **sampling: Any) -> None:
-        params = SamplingParams(**{"max_tokens": num_tokens, "temperature": 0, **sampling})
-        self.tokens[name] = []
-        self.core.add(AddRequest(request_id=name, prompt_ids=self.core.codec.encode(prompt), sampling=params))
-
-    def step(self) -> StepRecord:
-        update = self.core.step()
-        for token in update.tokens:
-            self.tokens.setdefault(token.request_id, []).append(token.token_id)
-        (record,) = update.records
-        assert isinstance(record, StepRecord)
-        self.steps.append(record)
-        return record
-
-    def finish(self) -> dict[str, list[int]]:
-        while self.core.has_work():
-            self.step()
-        self.core.pool.check_integrity([])
-        return self.tokens
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
