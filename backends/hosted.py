@@ -48,6 +48,8 @@ from backends.settings import Settings
 from backends.streams import RequestStream
 from backends.text import TextCodec
 
+PLAIN_CHAT = "The model has no chat template: messages reach it as plain text."
+
 
 class HostedEngine(ABC):
     """Implements ``base.Backend`` around one child process."""
@@ -283,7 +285,7 @@ class HostedEngine(ABC):
             started_at=datetime.now(UTC).isoformat(),
             start_time=time.monotonic(),
             measured=self.measured,
-            notes=self.notes,
+            notes=self.notes if model.has_chat_template else {**self.notes, "chat": PLAIN_CHAT},
         )
 
     # One request

@@ -128,7 +128,8 @@ class TraceHeader(Record, frozen=True, tag="header"):
     measured: dict[str, Exposure]
     """Panel name (``batch``, ``kv``, ``queues``, ``latency``) → how that panel knows."""
     notes: dict[str, str] = {}
-    """Panel name → one sentence: what is not exposed and why, or the formula of what is derived."""
+    """Panel name → one sentence: what is not exposed and why, or the formula of what is derived.
+    ``chat`` is there where the model has no chat template."""
 
 
 class RequestArrived(Record, frozen=True, tag="arrived"):

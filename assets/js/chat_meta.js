@@ -10,18 +10,24 @@ export function showChatMeta(store, words) {
   const host = document.getElementById('chat-meta');
   if (host === null) return;
   const request = store.lastMine === null ? undefined : store.history.live.requests.get(store.lastMine);
+  const note = isPlainChat(store) ? words('meta.plain_chat') : '';
   if (request === undefined) {
-    if (host.childNodes.length > 0) host.replaceChildren();
+    if (host.textContent !== note) host.replaceChildren(note);
     return;
   }
   if (host.dataset.request !== request.id || host.childNodes.length === 0) {
     host.dataset.request = request.id;
     host.replaceChildren(seatBadge(request.seat), document.createElement('span'));
   }
-  setText(host.lastChild, sentenceOf(request, words));
+  setText(host.lastChild, [...sentencesOf(request, words), note].filter(Boolean).join(' · '));
 }
 
-function sentenceOf(request, words) {
+/** The model has no chat template: messages reach it as plain text. */
+function isPlainChat(store) {
+  return store.history.live.header?.notes?.chat !== undefined;
+}
+
+function sentencesOf(request, words) {
   const latency = latencyOf(request);
   const parts = [];
   if (latency.ttft === null) parts.push(words(`meta.${request.status}`));
@@ -39,5 +45,5 @@ function sentenceOf(request, words) {
   }
   if (request.finishReason === 'abort' || request.finishReason === 'error')
     parts.push(words(`meta.${request.finishReason}`));
-  return parts.join(' · ');
+  return parts;
 }

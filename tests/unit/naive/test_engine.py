@@ -274,3 +274,4 @@ async def test_the_header_says_what_runs_and_that_there_is_no_cache(engine: Naiv
     assert header.shape.num_layers == 2
     assert "torch" in header.versions
     assert "no KV cache" in header.notes["kv"]
+    assert "no chat template" in header.notes["chat"], "OPT has none"
