@@ -69,7 +69,7 @@ export class BlocksView {
       h(
         'div',
         { class: 'scope-legends' },
-        ...['filled', 'shared', 'cached', 'free'].map((kind) =>
+        ...['filled', 'shared', 'cached', 'cached_free', 'free'].map((kind) =>
           legend(kind, words(`panel.kv.blocks.${kind}`)),
         ),
       ),
