@@ -1,0 +1,112 @@
+"""The paged engine's process without the process: its core, and what it refuses at the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backends.base import SamplingParams
+from backends.models import PreparedModel
+from backends.paged import worker
+from backends.paged.attention import UnsupportedAttention
+from backends.paged.config import WorkerConfig
+from backends.paged.model_runner import worst_difference
+from backends.paged.worker import build_core
+from backends.records import FinishReason, StepRecord
+from backends.worker_messages import AddRequest, WorkerUpdate
+from tests.tiny_models import ARCHITECTURES, Architecture, prepare_tiny_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def llama(folder: Path) -> PreparedModel:
+    return prepare_tiny_model(folder, "llama", tokenizer="words")
+
+
+def config(model: PreparedModel, **changes: int | None) -> WorkerConfig:
+    values = {
+        "max_model_len": 64,
+        "block_size": 4,
+        "num_blocks": 32,
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 16,
+    }
+    return WorkerConfig(model=model, device="cpu", memory_share=0.5, **(values | changes))  # type: ignore[arg-type]
+
+
+def added(name: str = "A", max_tokens: int = 3) -> AddRequest:
+    sampling = SamplingParams(max_tokens=max_tokens, temperature=0)
+    return AddRequest(request_id=name, prompt_ids=[10, 11, 12], sampling=sampling)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_is_compared_with_its_own_attention_at_the_start(
+    folder: Path, architecture: Architecture
+) -> None:
+    core = build_core(config(prepare_tiny_model(folder, architecture)))
+    assert 0 <= worst_difference(core.runner, core.runner.model.config.vocab_size) < 1e-5
+
+
+def test_a_model_whose_logits_differ_is_refused_by_name(
+    llama: PreparedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "worst_difference", lambda *_: 0.25)
+    with pytest.raises(
+        UnsupportedAttention, match=r"LlamaForCausalLM differs by 25\.0% from its own attention"
+    ):
+        build_core(config(llama))
+
+
+def test_the_check_sees_a_wrong_attention(llama: PreparedModel) -> None:
+    core = build_core(config(llama))
+    core.runner.cache.write = lambda *_: None  # type: ignore[method-assign]  # K and V are lost
+    assert worst_difference(core.runner, core.runner.model.config.vocab_size) > 1e-3
+
+
+def test_by_default_the_pool_holds_the_longest_texts_of_a_full_batch(llama: PreparedModel) -> None:
+    core = build_core(config(llama, num_blocks=None))
+    assert core.pool.num_blocks == 4 * (64 // 4)
+
+
+def test_the_pool_limits_the_text_where_it_is_smaller_than_the_model(llama: PreparedModel) -> None:
+    core = build_core(config(llama, num_blocks=2))
+    core.add(added(max_tokens=60))
+    tokens = []
+    while core.has_work():
+        update = core.step()
+        tokens += update.tokens
+    assert len(tokens) == 2 * 4 - 3
+    assert update.ended[0].reason is FinishReason.LENGTH
+
+
+def test_an_abort_that_comes_after_the_end_is_no_matter(llama: PreparedModel) -> None:
+    core = build_core(config(llama))
+    core.add(added(max_tokens=1))
+    core.step()
+    assert core.abort("A") == WorkerUpdate()
+
+
+def test_an_abort_right_before_the_step_that_would_end_it_ends_it_once(llama: PreparedModel) -> None:
+    core = build_core(config(llama))
+    core.add(added(max_tokens=2))
+    core.step()
+    (ended,) = core.abort("A").ended
+    assert ended.reason is FinishReason.ABORT
+    assert not core.has_work()
+    core.pool.check_integrity([])
+
+
+def test_an_abort_while_a_prompt_is_computed_in_chunks_frees_its_blocks(llama: PreparedModel) -> None:
+    core = build_core(config(llama, max_num_batched_tokens=2))
+    core.add(added())
+    (step,) = core.step().records
+    assert isinstance(step, StepRecord)
+    assert step.rows[0].num_scheduled_tokens == 2
+    update = core.abort("A")
+    assert len(update.records) == 1
+    assert core.pool.num_free == core.pool.num_blocks
