@@ -64,6 +64,7 @@ def test_a_model_whose_logits_differ_is_refused_by_name(
 
 def test_the_check_sees_a_wrong_attention(llama: PreparedModel) -> None:
     core = build_core(config(llama))
+    core.runner.cache.values.zero_()
     core.runner.cache.write = lambda *_: None  # type: ignore[method-assign]  # K and V are lost
     assert worst_difference(core.runner, core.runner.model.config.vocab_size) > 1e-3
 
