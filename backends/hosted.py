@@ -27,7 +27,8 @@ from backends.base import (
     sample_id,
     sample_index,
 )
-from backends.engine_process import EngineProcess, WorkerReady
+from backends.engine_child import WorkerReady
+from backends.engine_process import EngineProcess
 from backends.errors import EngineDied, InvalidRequest, ServescopeError
 from backends.gate import Gate
 from backends.lifecycle import Lifecycle

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import torch
 
-from backends.engine_process import WorkerReady
+from backends.engine_child import WorkerReady
 
 
 def resolve_device(wanted: str) -> str:

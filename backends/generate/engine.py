@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from backends.base import BackendInfo, ControlAction, GenerationRequest
-from backends.engine_process import WorkerReady
+from backends.engine_child import WorkerReady
 from backends.errors import InvalidRequest
 from backends.generate.messages import SEQUENTIAL, STATIC, WorkerConfig
 from backends.models import PreparedModel

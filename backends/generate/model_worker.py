@@ -17,7 +17,7 @@ import msgspec
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, StaticCache
 
-from backends.engine_process import ChildChannel, ParentGone
+from backends.engine_child import ChildChannel, ParentGone
 from backends.gate import Gate
 from backends.generate.messages import WorkerConfig
 from backends.generate.steps import BatchSteps, NobodyWaits

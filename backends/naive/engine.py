@@ -16,7 +16,7 @@ from functools import partial
 from typing import ClassVar
 
 from backends.base import BackendInfo, ControlAction, TokenChunk
-from backends.engine_process import WorkerReady
+from backends.engine_child import WorkerReady
 from backends.errors import EngineDied, MisdeliveredResult, ServescopeError
 from backends.hosted import HostedEngine
 from backends.models import PreparedModel

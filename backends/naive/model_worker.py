@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
-from backends.engine_process import ChildChannel, ParentGone
+from backends.engine_child import ChildChannel, ParentGone
 from backends.naive.messages import ForwardBatch, RowResult, SequenceInput, StepResult, WorkerConfig
 from backends.torch_worker import describe_worker, resolve_device
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from backends import admission
 from backends.base import BackendInfo, ControlAction, GenerationRequest
-from backends.engine_process import WorkerReady
+from backends.engine_child import WorkerReady
 from backends.models import PreparedModel
 from backends.paged.config import WorkerConfig
 from backends.queued_engine import QueuedEngine

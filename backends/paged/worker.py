@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from backends.engine_process import ChildChannel, ParentGone
+from backends.engine_child import ChildChannel, ParentGone
 from backends.gate import Gate
 from backends.paged.attention import UnsupportedAttention
 from backends.paged.block_pool import BlockPool

@@ -7,7 +7,7 @@ import time
 
 import msgspec
 
-from backends.engine_process import ChildChannel
+from backends.engine_child import ChildChannel
 
 
 class Say(msgspec.Struct, tag="say"):
