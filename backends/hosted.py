@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -129,7 +129,7 @@ class HostedEngine(ABC):
         await self._lifecycle.stop()
         await self._end_process(EngineDied("The server is shutting down."))
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[TokenChunk]:
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[TokenChunk, None]:
         admission.check_fields(request, self.info, self.settings)
         self.check_request(request)
         await self.start()
@@ -158,6 +158,10 @@ class HostedEngine(ABC):
     async def render_chat(self, messages: list[dict[str, str]]) -> str:
         await self.start()
         return self.codec.render_chat(messages)
+
+    def token_text(self, token_id: int) -> str:
+        """One token as text; the engine has started, since it told of that token."""
+        return self.codec.token_text(token_id)
 
     async def control(self, action: ControlAction, value: float | None = None) -> None:
         if action not in self.info.controls:
