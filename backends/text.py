@@ -64,6 +64,15 @@ class TextCodec:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
         return text
 
+    def token_text(self, token_id: int) -> str:
+        """What a token looks like by itself, special ones by their name.
+
+        Decoded twice over, since some tokenizers drop the space before the first word.
+        """
+        once: str = self._tokenizer.decode([token_id], skip_special_tokens=False)
+        twice: str = self._tokenizer.decode([token_id, token_id], skip_special_tokens=False)
+        return twice[len(once) :]
+
     def detokenizer(self, prompt_ids: Sequence[int] = ()) -> Detokenizer:
         """For the tokens that follow a prompt."""
         return Detokenizer(self, prompt_ids)

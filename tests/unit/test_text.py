@@ -138,6 +138,13 @@ def test_the_space_before_the_first_word_of_an_answer_is_kept() -> None:
     assert "".join(pieces) == " hello a, hello 안녕!"
 
 
+def test_a_token_alone_keeps_its_space_and_a_special_one_its_name() -> None:
+    tokenizer = sentencepiece_like()
+    codec = TextCodec(tokenizer, None, {})
+    texts = [codec.token_text(tokenizer.token_to_id(piece)) for piece in ("▁hello", "he", "</s>", "<0xEC>")]
+    assert texts == [" hello", "he", "</s>", "\ufffd"]
+
+
 def test_special_tokens_add_no_text(codec: TextCodec) -> None:
     assert "".join(stream(codec, "a", codec.encode("a</s>b<s>"))) == "ab"
 

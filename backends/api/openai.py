@@ -1,0 +1,189 @@
+"""The OpenAI-compatible routes: any client of that API can talk to any engine here.
+
+    GET  /v1/models               one model per engine that is ready or can be started
+    POST /v1/chat/completions     {"model": "paged", "messages": [{"role": "user", "content": "Hi"}]}
+    POST /v1/completions          {"model": "paged", "prompt": "Once upon a time"}
+
+``model`` names the engine. With ``"stream": true`` the answer comes as server-sent events, one a
+token, ending in ``data: [DONE]``; an error midway is ``data: {"error": …}`` instead.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from backends import admission
+from backends.api.disconnect import unless_gone
+from backends.api.openai_answer import Answer, AnswerResponse
+from backends.api.openai_body import ChatBody, CompletionBody, SamplingBody
+from backends.api.openai_choices import (
+    ChatShape,
+    Choice,
+    CompletionShape,
+    NamesTokens,
+    Reply,
+    Shape,
+    token_logprob,
+)
+from backends.api.openai_errors import openai_error, openai_route
+from backends.api.teaching import sse_frame
+from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
+from backends.errors import InvalidRequest, ServescopeError, UnknownBackend
+from backends.records import Source, State
+from backends.registry import Registry
+from backends.settings import Settings
+
+
+def create_router(registry: Registry, settings: Settings) -> APIRouter:
+    router = APIRouter(route_class=openai_route(settings.max_model_len), prefix="/v1", tags=["openai"])
+    offered_since = int(time.time())
+
+    def describe(engine: Backend) -> dict[str, Any]:
+        return {
+            "id": engine.info.name,
+            "object": "model",
+            "created": offered_since,
+            "owned_by": "servescope",
+        }
+
+    @router.get("/models")
+    async def models() -> Response:
+        """Engines that can never run here are left out."""
+        usable = [engine for engine in registry if _is_usable(engine)]
+        return JSONResponse({"object": "list", "data": [describe(engine) for engine in usable]})
+
+    @router.get("/models/{model}")
+    async def model(model: str) -> Response:
+        engine = registry.get(model)
+        if not _is_usable(engine):
+            raise UnknownBackend(f"{engine.info.title} cannot run here: {engine.state.reason}")
+        return JSONResponse(describe(engine))
+
+    @router.post("/chat/completions")
+    async def chat_completions(request: Request, body: ChatBody) -> Response:
+        """The messages become a prompt by the model's chat template."""
+        call = _Call(registry.get(body.model), settings, body, ChatShape())
+        messages = [message.for_template() for message in body.messages]
+        prompt = await unless_gone(request, call.engine.render_chat(messages))
+        return await call.respond(request, [prompt])
+
+    @router.post("/completions")
+    async def completions(request: Request, body: CompletionBody) -> Response:
+        """Several prompts are several requests to the engine, at once."""
+        call = _Call(registry.get(body.model), settings, body, CompletionShape())
+        call.check_prompts(body.prompt)
+        return await call.respond(request, body.prompt)
+
+    return router
+
+
+def _is_usable(engine: Backend) -> bool:
+    return engine.state.state is not State.UNAVAILABLE
+
+
+class _Call:
+    """One HTTP request on its way to an engine and back."""
+
+    def __init__(self, engine: Backend, settings: Settings, body: SamplingBody, shape: Shape) -> None:
+        """Refuses what the engine cannot honour before anything is started."""
+        self.engine = engine
+        self._settings = settings
+        self._body = body
+        self._shape = shape
+        self._n = 1 if body.n is None else body.n
+        asked = body.asked_max_tokens
+        if asked is not None:
+            admission.check_range(body.max_tokens_field, asked, 1, settings.max_tokens)
+        sampling = body.sampling(1 if asked is None else asked)
+        self._with_logprobs = sampling.logprobs is not None
+        # What the prompt is is known later; all else is checked here.
+        admission.check_fields(self._request("prompt", sampling), engine.info, settings)
+        if sampling.logprobs and not isinstance(engine, NamesTokens):
+            field = "top_logprobs" if isinstance(body, ChatBody) else "logprobs"
+            raise InvalidRequest(f"{engine.info.title} cannot name the most likely tokens.", field=field)
+
+    def check_prompts(self, prompts: Sequence[str]) -> None:
+        """Raises ``InvalidRequest`` for an empty one, or more than could ever wait at once."""
+        for prompt in prompts:
+            if not prompt.strip():
+                raise InvalidRequest("The prompt is empty.", field="prompt")
+        num_texts = len(prompts) * self._n
+        if num_texts > self._settings.max_waiting:
+            raise InvalidRequest(
+                f"{num_texts:,} texts are asked for at once; {self._settings.max_waiting:,} is the limit.",
+                field="prompt",
+            )
+
+    async def respond(self, request: Request, prompts: Sequence[str]) -> Response:
+        """The answer, whole or as a stream. When the client goes, the engine is told."""
+        counts = await unless_gone(request, self._count(prompts))
+        requests = [self._prepare(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
+        reply = Reply(
+            self._shape, requests[0].request_id, self._body.model, sum(counts), len(prompts) * self._n
+        )
+        answer = Answer(self.engine, requests)
+        try:
+            if not self._body.stream:
+                await unless_gone(request, self._collect(answer, reply))
+                await answer.close()
+                return JSONResponse(reply.whole(with_logprobs=self._with_logprobs))
+            await unless_gone(request, answer.settle())
+            answer.raise_refusal()
+        except BaseException:  # refused, or the client has gone, or the server is going
+            await answer.close()
+            raise
+        return AnswerResponse(answer, self._frames(answer, reply))
+
+    async def _count(self, prompts: Sequence[str]) -> list[int]:
+        return [await self.engine.count_prompt_tokens(prompt) for prompt in prompts]
+
+    def _prepare(self, prompt: str, num_prompt_tokens: int) -> GenerationRequest:
+        """``max_tokens`` is what is left, where none was asked for; a prompt that leaves nothing is
+        refused by the engine, in its own words."""
+        max_tokens = self._body.asked_max_tokens
+        if max_tokens is None:
+            left = self._settings.max_model_len - num_prompt_tokens
+            max_tokens = max(1, min(self._settings.max_tokens, left))
+        return self._request(prompt, self._body.sampling(max_tokens))
+
+    def _request(self, prompt: str, sampling: SamplingParams) -> GenerationRequest:
+        return GenerationRequest(
+            request_id=uuid.uuid4().hex,
+            prompt=prompt,
+            sampling=sampling,
+            source=Source.API,
+            stream=bool(self._body.stream),
+        )
+
+    async def _collect(self, answer: Answer, reply: Reply) -> None:
+        async for index, chunk in answer.chunks():
+            self._add(reply, index, chunk)
+
+    def _add(self, reply: Reply, index: int, chunk: TokenChunk) -> Choice:
+        choice = reply.choices[index * self._n + chunk.sample]
+        choice.add(chunk, token_logprob(chunk, self.engine) if self._with_logprobs else None)
+        return choice
+
+    async def _frames(self, answer: Answer, reply: Reply) -> AsyncIterator[str]:
+        no_usage = {"usage": None} if self._body.include_usage else {}
+        kind = self._shape.chunk_object
+        try:
+            for choice in reply.choices:
+                opening = self._shape.opening(choice.index)
+                if opening is not None:
+                    yield sse_frame(reply.frame(kind, [opening]) | no_usage)
+            async for index, chunk in answer.chunks():
+                choice = self._add(reply, index, chunk)
+                delta = self._shape.delta(choice, chunk.text, with_logprobs=self._with_logprobs)
+                yield sse_frame(reply.frame(kind, [delta]) | no_usage)
+            if self._body.include_usage:
+                yield sse_frame(reply.frame(kind, []) | {"usage": reply.usage()})
+            yield "data: [DONE]\n\n"
+        except ServescopeError as error:
+            yield sse_frame(openai_error(error, is_chat=isinstance(self._body, ChatBody)))

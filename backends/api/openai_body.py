@@ -1,0 +1,225 @@
+"""Bodies of the ``/v1`` routes, and what they ask of an engine.
+
+Strict: a number in quotes is a mistake. A field that would change the answer and is not known here
+is refused by name; one that asks for nothing (``tools: null``, ``presence_penalty: 0``) passes.
+``null`` stands for a field's default, as in OpenAI's API.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from backends.admission import MOST_LOGPROBS, check_range
+from backends.base import SamplingParams
+from backends.errors import InvalidRequest
+
+MOST_STOPS = 4
+NOTHING_ASKED: dict[str, tuple[Any, ...]] = {
+    "tools": (None, []),
+    "tool_choice": (None, "none", "auto"),
+    "parallel_tool_calls": (None, True),
+    "functions": (None, []),
+    "function_call": (None, "none", "auto"),
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "logit_bias": (None, {}),
+    "response_format": (None, {"type": "text"}),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "prediction": (None,),
+    "store": (None, False),
+    "service_tier": (None, "auto", "default"),
+    "reasoning_effort": (None,),
+    "verbosity": (None,),
+    "web_search_options": (None,),
+    "echo": (None, False),
+    "best_of": (None, 1),
+    "suffix": (None, ""),
+    "include_obfuscation": (None, False),
+    # Of a message, as an answer is sent back:
+    "name": (None,),
+    "refusal": (None,),
+    "tool_calls": (None, []),
+    "annotations": (None, []),
+}
+"""Fields not known here → the values with which they ask for nothing."""
+
+
+def _encodable(text: str) -> str:
+    r"""JSON can carry ``"\ud800"``, half a surrogate pair, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"character {error.start} is half a surrogate pair") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+
+
+def _join_parts(content: Any) -> Any:
+    """Text parts are one text. Anything else is refused by name."""
+    if not isinstance(content, list):
+        return content
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind != "text":
+            raise ValueError(f"only parts of type 'text' are taken, not {kind!r}")
+        if not isinstance(part.get("text"), str) or part.keys() != {"type", "text"}:
+            raise ValueError("a text part has the fields type and text, and nothing else")
+    return "".join(part["text"] for part in content)
+
+
+def _as_texts(value: Any) -> Any:
+    """A text or a list of texts → a tuple."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError("it must be a text or a list of texts")
+    return tuple(value)
+
+
+def _as_stops(value: Any) -> Any:
+    stops = () if value is None else _as_texts(value)
+    if len(stops) > MOST_STOPS:
+        raise ValueError(f"{len(stops)} stop strings; at most {MOST_STOPS} are taken")
+    if "" in stops:
+        raise ValueError("a stop string is empty")
+    return stops
+
+
+def _not_empty(value: Any) -> Any:
+    if not value:
+        raise ValueError("there are none")
+    return value
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_what_asks_for_nothing(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {
+            key: value for key, value in data.items() if key in cls.model_fields or not _is_idle(key, value)
+        }
+
+
+def _is_idle(key: str, value: Any) -> bool:
+    """``True`` is not taken for 1, nor ``False`` for 0."""
+    return any(
+        value == idle and isinstance(value, bool) == isinstance(idle, bool)
+        for idle in NOTHING_ASKED.get(key, ())
+    )
+
+
+class StreamOptions(_Strict):
+    include_usage: bool = False
+
+
+class Message(_Strict):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[Text, BeforeValidator(_join_parts)]
+
+    def for_template(self) -> dict[str, str]:
+        """``developer`` is OpenAI's newer word for ``system``; templates know the old one."""
+        return {"role": "system" if self.role == "developer" else self.role, "content": self.content}
+
+
+class SamplingBody(_Strict):
+    """What both routes take. ``temperature`` is 1.0 by default, as in OpenAI's API, where the
+    teaching routes have 0.7. ``max_tokens`` defaults to what the model's limit and the operator's
+    leave room for. ``top_k`` and ``ignore_eos`` are extensions."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    stop: Annotated[tuple[Text, ...], BeforeValidator(_as_stops)] = ()
+    n: int | None = None
+    ignore_eos: bool | None = None
+    user: str | None = None
+    """Who asks, for OpenAI's own statistics: without effect on the answer, and so are the next."""
+    metadata: dict[str, str] | None = None
+
+    @property
+    def include_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def max_tokens_field(self) -> str:
+        """The name by which the client knows it."""
+        return "max_tokens"
+
+    @property
+    def asked_max_tokens(self) -> int | None:
+        return self.max_tokens
+
+    @property
+    def asked_logprobs(self) -> int | None:
+        """How many of the most likely tokens to tell with each; ``None``: nothing."""
+        raise NotImplementedError
+
+    def sampling(self, max_tokens: int) -> SamplingParams:
+        """Raises ``InvalidRequest`` for fields that contradict each other."""
+        if self.stream_options is not None and not self.stream:
+            raise InvalidRequest("stream_options needs stream: true.", field="stream_options")
+        return SamplingParams(
+            max_tokens=max_tokens,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            top_k=self.top_k or 0,
+            seed=self.seed,
+            stop=self.stop,
+            n=1 if self.n is None else self.n,
+            logprobs=self.asked_logprobs,
+            ignore_eos=bool(self.ignore_eos),
+        )
+
+
+class ChatBody(SamplingBody):
+    messages: Annotated[list[Message], AfterValidator(_not_empty)]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+    @property
+    def max_tokens_field(self) -> str:
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def asked_max_tokens(self) -> int | None:
+        if self.max_completion_tokens is None:
+            return self.max_tokens
+        if self.max_tokens is not None and self.max_tokens != self.max_completion_tokens:
+            raise InvalidRequest(
+                f"max_tokens is {self.max_tokens} and max_completion_tokens {self.max_completion_tokens}; "
+                "they mean the same: give one.",
+                field="max_tokens",
+            )
+        return self.max_completion_tokens
+
+    @property
+    def asked_logprobs(self) -> int | None:
+        if self.top_logprobs is not None:
+            if not self.logprobs:
+                raise InvalidRequest("top_logprobs needs logprobs: true.", field="top_logprobs")
+            check_range("top_logprobs", self.top_logprobs, 0, MOST_LOGPROBS)
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+class CompletionBody(SamplingBody):
+    prompt: Annotated[tuple[Text, ...], BeforeValidator(_as_texts), AfterValidator(_not_empty)]
+    logprobs: int | None = None
+
+    @property
+    def asked_logprobs(self) -> int | None:
+        return self.logprobs

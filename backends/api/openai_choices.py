@@ -1,0 +1,196 @@
+"""What an answer looks like to OpenAI's clients: choices, deltas, log probabilities, usage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from backends.base import TokenChunk
+from backends.records import FinishReason
+
+REPLACEMENT = "\ufffd"
+"""What a token that is half a character looks like."""
+
+
+@runtime_checkable
+class NamesTokens(Protocol):
+    """An engine that can say what a token it did not choose looks like."""
+
+    def token_text(self, token_id: int) -> str: ...
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """A token that was chosen, and the most likely ones in its place."""
+
+    text: str
+    """What became visible with it: empty while a character is not whole."""
+    logprob: float | None
+    top: list[tuple[str, float]]
+
+
+@dataclass
+class Choice:
+    """One text of the answer as it grows."""
+
+    index: int
+    text: str = ""
+    num_tokens: int = 0
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    """Where in the text each token begins."""
+    finish_reason: FinishReason | None = None
+
+    def add(self, chunk: TokenChunk, logprob: TokenLogprob | None) -> None:
+        """One token, or the end with what was held back until then."""
+        if chunk.finish_reason is None:
+            self.num_tokens += 1
+        if logprob is not None:
+            self.logprobs.append(logprob)
+            self.offsets.append(len(self.text))
+        self.text += chunk.text
+        self.finish_reason = chunk.finish_reason
+
+
+def token_logprob(chunk: TokenChunk, engine: object) -> TokenLogprob | None:
+    """``None`` where the chunk has no token."""
+    if chunk.finish_reason is not None:
+        return None
+    top: list[tuple[str, float]] = []
+    if isinstance(engine, NamesTokens):
+        top = [(engine.token_text(token_id), logprob) for token_id, logprob in chunk.top_logprobs]
+    return TokenLogprob(chunk.text, chunk.logprob, top)
+
+
+class Shape(Protocol):
+    """How one of the two routes writes its answer."""
+
+    id_prefix: str
+    whole_object: str
+    chunk_object: str
+
+    def whole(self, choice: Choice, *, with_logprobs: bool) -> dict[str, Any]:
+        """A choice that has ended."""
+
+    def opening(self, index: int) -> dict[str, Any] | None:
+        """What a stream says of a choice before its first token."""
+
+    def delta(self, choice: Choice, text: str, *, with_logprobs: bool) -> dict[str, Any]:
+        """What a stream says of the last thing added to a choice."""
+
+
+class ChatShape:
+    id_prefix = "chatcmpl-"
+    whole_object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def whole(self, choice: Choice, *, with_logprobs: bool) -> dict[str, Any]:
+        return {
+            "index": choice.index,
+            "message": {"role": "assistant", "content": choice.text, "refusal": None},
+            "logprobs": _chat_logprobs(choice.logprobs) if with_logprobs else None,
+            "finish_reason": choice.finish_reason,
+        }
+
+    def opening(self, index: int) -> dict[str, Any] | None:
+        delta = {"role": "assistant", "content": ""}
+        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def delta(self, choice: Choice, text: str, *, with_logprobs: bool) -> dict[str, Any]:
+        has_token = choice.finish_reason is None
+        return {
+            "index": choice.index,
+            "delta": {"content": text} if has_token or text else {},
+            "logprobs": _chat_logprobs(choice.logprobs[-1:]) if with_logprobs and has_token else None,
+            "finish_reason": choice.finish_reason,
+        }
+
+
+class CompletionShape:
+    id_prefix = "cmpl-"
+    whole_object = "text_completion"
+    chunk_object = "text_completion"
+
+    def whole(self, choice: Choice, *, with_logprobs: bool) -> dict[str, Any]:
+        logprobs = _completion_logprobs(choice.logprobs, choice.offsets) if with_logprobs else None
+        return self._choice(choice, choice.text, logprobs)
+
+    def opening(self, index: int) -> dict[str, Any] | None:
+        return None
+
+    def delta(self, choice: Choice, text: str, *, with_logprobs: bool) -> dict[str, Any]:
+        has_token = choice.finish_reason is None
+        told = with_logprobs and has_token
+        logprobs = _completion_logprobs(choice.logprobs[-1:], choice.offsets[-1:]) if told else None
+        return self._choice(choice, text, logprobs)
+
+    def _choice(self, choice: Choice, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+        return {
+            "index": choice.index,
+            "text": text,
+            "logprobs": logprobs,
+            "finish_reason": choice.finish_reason,
+        }
+
+
+def _chat_logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+    content = [
+        _chat_token(token.text, token.logprob)
+        | {"top_logprobs": [_chat_token(text, logprob) for text, logprob in token.top]}
+        for token in tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _chat_token(text: str, logprob: float | None) -> dict[str, Any]:
+    """``bytes`` is null where the text does not tell them: in the middle of a character."""
+    is_whole = bool(text) and REPLACEMENT not in text
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode()) if is_whole else None}
+
+
+def _completion_logprobs(tokens: Sequence[TokenLogprob], offsets: Sequence[int]) -> dict[str, Any]:
+    """Of several tokens with the same text the most likely is told: the shape has room for one."""
+    return {
+        "tokens": [token.text for token in tokens],
+        "token_logprobs": [token.logprob for token in tokens],
+        "top_logprobs": [dict(reversed(token.top)) for token in tokens],
+        "text_offset": list(offsets),
+    }
+
+
+class Reply:
+    """One answer on its way: every choice, and what surrounds them."""
+
+    def __init__(
+        self, shape: Shape, request_id: str, model: str, num_prompt_tokens: int, num_choices: int
+    ) -> None:
+        self.shape = shape
+        self.choices = [Choice(index) for index in range(num_choices)]
+        self._id = shape.id_prefix + request_id
+        self._created = int(time.time())
+        self._model = model
+        self._num_prompt_tokens = num_prompt_tokens
+
+    def usage(self) -> dict[str, int]:
+        """The prompt is counted once, however many texts continue it."""
+        num_tokens = sum(choice.num_tokens for choice in self.choices)
+        return {
+            "prompt_tokens": self._num_prompt_tokens,
+            "completion_tokens": num_tokens,
+            "total_tokens": self._num_prompt_tokens + num_tokens,
+        }
+
+    def whole(self, *, with_logprobs: bool) -> dict[str, Any]:
+        choices = [self.shape.whole(choice, with_logprobs=with_logprobs) for choice in self.choices]
+        return self.frame(self.shape.whole_object, choices) | {"usage": self.usage()}
+
+    def frame(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "object": kind,
+            "created": self._created,
+            "model": self._model,
+            "choices": choices,
+        }
