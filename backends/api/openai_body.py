@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from backends.admission import MOST_LOGPROBS, check_range
+from backends.api.errors import LONGEST_ECHO
 from backends.base import SamplingParams
 from backends.errors import InvalidRequest
 
@@ -66,7 +67,7 @@ def _join_parts(content: Any) -> Any:
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind != "text":
-            raise ValueError(f"only parts of type 'text' are taken, not {kind!r}")
+            raise ValueError(f"only parts of type 'text' are taken, not {ascii(kind)[:LONGEST_ECHO]}")
         if not isinstance(part.get("text"), str) or part.keys() != {"type", "text"}:
             raise ValueError("a text part has the fields type and text, and nothing else")
     return "".join(part["text"] for part in content)

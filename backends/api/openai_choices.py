@@ -151,13 +151,20 @@ def _chat_token(text: str, logprob: float | None) -> dict[str, Any]:
 
 
 def _completion_logprobs(tokens: Sequence[TokenLogprob], offsets: Sequence[int]) -> dict[str, Any]:
-    """Of several tokens with the same text the most likely is told: the shape has room for one."""
     return {
         "tokens": [token.text for token in tokens],
         "token_logprobs": [token.logprob for token in tokens],
-        "top_logprobs": [dict(reversed(token.top)) for token in tokens],
+        "top_logprobs": [_by_text(token.top) for token in tokens],
         "text_offset": list(offsets),
     }
+
+
+def _by_text(top: list[tuple[str, float]]) -> dict[str, float]:
+    """Of several tokens with the same text the most likely is told: the shape has room for one."""
+    told: dict[str, float] = {}
+    for text, logprob in top:  # the most likely first
+        told.setdefault(text, logprob)
+    return told
 
 
 class Reply:

@@ -13,6 +13,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from backends.api.body import json_route
 from backends.api.errors import LONGEST_ECHO, BodyTooLarge
@@ -40,6 +41,8 @@ def openai_route(max_model_len: int) -> type[APIRoute]:
                     response: Response = await handle(request)
                 except RequestValidationError as error:
                     return _respond(_as_invalid(error))
+                except HTTPException as error:  # JSON that Python's parser gives up on
+                    return _respond(InvalidRequest(str(error.detail)))
                 except ServescopeError as error:
                     return _respond(error, is_chat=request.url.path.endswith(CHAT_PATH))
                 return response
@@ -97,4 +100,5 @@ def _path(loc: tuple[str | int, ...]) -> str | None:
     path = ""
     for part in loc:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    path = path.encode(errors="replace").decode()  # half a surrogate pair cannot be sent
     return path.removeprefix(".") or None

@@ -278,7 +278,7 @@ async def test_n_texts_of_each_of_several_prompts_are_numbered_through() -> None
 
 
 WITH_LOGPROBS = [
-    TokenChunk(text="한", index=0, logprob=-0.5, top_logprobs=((7, -0.5), (8, -1.5))),
+    TokenChunk(text="한", index=0, logprob=-0.5, top_logprobs=((7, -0.5), (8, -1.5), (7, -3.0))),
     TokenChunk(text="", index=1, logprob=-0.25, top_logprobs=((9, -0.25), (7, -2.0))),
     end(),
 ]
@@ -300,7 +300,10 @@ async def test_a_chat_tells_log_probabilities(stream: bool) -> None:
         ("한", -0.5, list("한".encode())),
         ("", -0.25, None),
     ]
-    assert [(top.token, top.logprob) for top in tokens[0].top_logprobs] == [("<7>", -0.5), ("<8>", -1.5)]
+    assert [(top.token, top.logprob) for top in tokens[0].top_logprobs[:2]] == [
+        ("<7>", -0.5),
+        ("<8>", -1.5),
+    ]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -426,6 +429,9 @@ async def test_a_prompt_that_is_no_text_is_refused(prompt: Any) -> None:
         (b'{"model": ', "not valid JSON"),
         (b'{"model": "\xff"}', "not UTF-8"),
         (b"[]", "The body"),
+        (b"[" * 100_000, "error parsing the body"),
+        (b'{"seed": ' + b"1" * 5000 + b"}", "error parsing the body"),
+        (b'{"\\ud800": 1}', "The body: "),
         (b"", "The body is missing"),
     ],
 )
