@@ -170,9 +170,7 @@ class Recorder:
                 self._log.append(entry)
                 self._num_bytes += len(entry.line)
                 self._head.advance(entry)
-            while len(self._log) > self._capacity or (
-                self._num_bytes > self._max_bytes and len(self._log) > 1
-            ):
+            while self._is_too_full():
                 self._drop_oldest()
             reached = [waiter for waiter in self._waiters if waiter.version <= self._head.version]
             if reached:

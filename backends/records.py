@@ -11,7 +11,7 @@ every process of one machine. ``None`` means "this engine does not expose it"; `
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -324,8 +324,3 @@ def decode_record(line: bytes | str) -> AnyRecord:
     not JSON.
     """
     return _decoder.decode(line)
-
-
-def record_schema() -> dict[str, Any]:
-    """JSON schema of every record, for readers in other languages."""
-    return msgspec.json.schema(AnyRecord)

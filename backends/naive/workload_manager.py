@@ -131,14 +131,6 @@ class WorkloadManager:
                         return True
             return True
 
-    def drop_all(self) -> None:
-        """Empty both pools: their worker is gone."""
-        with self._lock:
-            for is_streaming in (True, False):
-                incoming, active = self._pool(is_streaming)
-                incoming.clear()
-                active.clear()
-
     def waiting_ids(self, is_streaming: bool) -> list[str]:
         """Those in the queue of a pool, in order."""
         with self._lock:
