@@ -14,6 +14,7 @@ from backends.records import (
     AnyRecord,
     FinishReason,
     QueueSample,
+    RequestArrived,
     RequestFinished,
     Source,
     StepRecord,
@@ -119,6 +120,9 @@ class Watch:
     def batches(self) -> list[str]:
         return [" ".join(row.request_id for row in step.rows) for step in self.steps]
 
+    def arrived(self) -> list[str]:
+        return [r.request_id for r in self.records if isinstance(r, RequestArrived)]
+
     def finished(self) -> dict[str, FinishReason]:
         return {r.request_id: r.reason for r in self.records if isinstance(r, RequestFinished)}
 
@@ -137,9 +141,9 @@ async def held(engine: HostedEngine, *requests: GenerationRequest) -> list[Clien
         await engine.control(ControlAction.PAUSE)
     clients = []
     watch = Watch(engine)
-    for count, item in enumerate(requests, start=1):
+    for item in requests:
         clients.append(Client(engine, item))
-        await watch.until(lambda count=count: len(watch.records) >= count)
+        await watch.until(lambda item=item: item.request_id in watch.arrived())
     return clients
 
 

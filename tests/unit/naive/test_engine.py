@@ -255,7 +255,7 @@ async def test_what_cannot_be_served_is_refused_in_words_and_not_queued(
     watch = Watch(engine)
     with pytest.raises(InvalidRequest, match=message):
         await anext(engine.generate(request("A", **change)))
-    assert watch.records == []
+    assert watch.arrived() == []
 
 
 async def test_a_full_queue_is_refused_and_says_when_to_come_back(engine: NaiveEngine) -> None:
