@@ -7,6 +7,7 @@ is refused by name; one that asks for nothing (``tools: null``, ``presence_penal
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -165,9 +166,9 @@ class SamplingBody(_Strict):
         return self.max_tokens
 
     @property
+    @abstractmethod
     def asked_logprobs(self) -> int | None:
         """How many of the most likely tokens to tell with each; ``None``: nothing."""
-        raise NotImplementedError
 
     def sampling(self, max_tokens: int) -> SamplingParams:
         """Raises ``InvalidRequest`` for fields that contradict each other."""
