@@ -41,6 +41,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     request_id: str
     prompt: str
+    messages: tuple[dict[str, str], ...] | None = None
+    """What ``prompt`` was rendered from, for an engine that renders by itself (a remote server)."""
     sampling: SamplingParams
     source: Source
     stream: bool = True
@@ -77,6 +79,10 @@ class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
     top_logprobs: tuple[tuple[int, float], ...] = ()
     """Most likely token ids with theirs, as many as ``SamplingParams.logprobs`` asks for."""
     finish_reason: FinishReason | None = None
+    num_prompt_tokens: int | None = None
+    """On the last chunk, where only a remote server can count (its ``usage``)."""
+    num_output_tokens: int | None = None
+    """Likewise."""
 
 
 class ControlAction(StrEnum):
@@ -137,8 +143,8 @@ class Backend(Protocol):
     async def abort_visitor(self, visitor: str) -> None:
         """End every request of a visitor who has left."""
 
-    async def count_prompt_tokens(self, prompt: str) -> int:
-        """Tokens of a prompt as this engine counts them."""
+    async def count_prompt_tokens(self, prompt: str) -> int | None:
+        """Tokens of a prompt as this engine counts them; ``None`` where only its answer tells."""
 
     async def render_chat(self, messages: list[dict[str, str]]) -> str:
         """Messages (``role``, ``content``) → prompt text by the model's chat template; plain

@@ -95,6 +95,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     num_blocks: Count | None = None
     max_num_seqs: Count | None = None
     max_num_batched_tokens: Count | None = None
+    null_block: Count | None = None
+    """A block that the engine keeps for itself and never gives out, among its ``num_blocks``."""
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +140,8 @@ class RequestArrived(Record, frozen=True, tag="arrived"):
     request_id: str
     seat: Count
     """0 is shown as A, 1 as B …; it also picks the colour. One seat per request in flight."""
-    num_prompt_tokens: Count
+    num_prompt_tokens: Count | None
+    """``None`` where only a remote server can count them: it tells at the end."""
     max_tokens: Count
     source: Source
     stream: bool
@@ -236,6 +239,27 @@ class QueueSample(Record, frozen=True, tag="queues"):
     """Results that reached a call other than their own, since start (``result_routing``)."""
 
 
+class EngineGauges(Record, frozen=True, tag="gauges"):
+    """What an engine tells of itself in sums only, where its steps cannot be seen.
+
+    Counters run since the engine's own start. ``server``: which of several servers, from 0.
+    """
+
+    time: Seconds
+    source: str
+    """Where the figures were read, for the panel: ``/metrics``, ``vLLM's stat logger``."""
+    server: Count | None = None
+    num_running: Count | None = None
+    num_waiting: Count | None = None
+    kv_cache_usage: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    """Share of the KV cache's blocks that requests hold."""
+    prefix_cache_queries: Count | None = None
+    """Prompt tokens looked up in the prefix cache."""
+    prefix_cache_hits: Count | None = None
+    """The part of them found there."""
+    num_preemptions: Count | None = None
+
+
 class RequestFinished(Record, frozen=True, tag="finished"):
     """A request ended, with the reason."""
 
@@ -243,6 +267,10 @@ class RequestFinished(Record, frozen=True, tag="finished"):
     reason: FinishReason
     time: Seconds
     message: str | None = None
+    num_prompt_tokens: Count | None = None
+    """The server's own count, where it alone can count (``usage`` of an OpenAI-compatible one)."""
+    num_output_tokens: Count | None = None
+    """Likewise; where given it is right even if ``TokenEmitted`` counted chunks."""
 
 
 class EngineState(Record, frozen=True, tag="state"):
@@ -291,6 +319,8 @@ class Snapshot(Record, frozen=True, tag="snapshot"):
     num_free_blocks: Count | None = None
     cached_blocks: list[int] = []
     ref_counts: dict[int, int] = {}
+    gauges: list[EngineGauges] = []
+    """The last of each server."""
     totals: dict[str, Count] = {}
     """Cumulative counters since start: ``steps``, ``tokens_computed``, ``attention_pairs``,
     ``padding_tokens``, ``output_tokens``, ``requests_finished``, ``preemptions``."""
@@ -303,6 +333,7 @@ AnyRecord = (
     | KVChanged
     | TokenEmitted
     | QueueSample
+    | EngineGauges
     | RequestFinished
     | EngineState
     | Snapshot

@@ -124,9 +124,7 @@ class _Call:
         """The answer, whole or as a stream. When the client goes, the engine is told."""
         counts = await unless_gone(request, self._count(prompts))
         requests = [self._prepare(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
-        reply = Reply(
-            self._shape, requests[0].request_id, self._body.model, sum(counts), len(prompts) * self._n
-        )
+        reply = Reply(self._shape, requests[0].request_id, self._body.model, counts, self._n)
         answer = Answer(self.engine, requests)
         try:
             if not self._body.stream:
@@ -140,15 +138,15 @@ class _Call:
             raise
         return AnswerResponse(answer, self._frames(answer, reply))
 
-    async def _count(self, prompts: Sequence[str]) -> list[int]:
+    async def _count(self, prompts: Sequence[str]) -> list[int | None]:
         return [await self.engine.count_prompt_tokens(prompt) for prompt in prompts]
 
-    def _prepare(self, prompt: str, num_prompt_tokens: int) -> GenerationRequest:
+    def _prepare(self, prompt: str, num_prompt_tokens: int | None) -> GenerationRequest:
         """``max_tokens`` is what is left, where none was asked for; a prompt that leaves nothing is
         refused by the engine, in its own words."""
         max_tokens = self._body.asked_max_tokens
         if max_tokens is None:
-            left = self._settings.max_model_len - num_prompt_tokens
+            left = self._settings.max_model_len - (num_prompt_tokens or 0)
             max_tokens = max(1, min(self._settings.max_tokens, left))
         return self._request(prompt, self._body.sampling(max_tokens))
 
@@ -168,6 +166,8 @@ class _Call:
     def _add(self, reply: Reply, index: int, chunk: TokenChunk) -> Choice:
         choice = reply.choices[index * self._n + chunk.sample]
         choice.add(chunk, token_logprob(chunk, self.engine) if self._with_logprobs else None)
+        if chunk.num_prompt_tokens is not None:
+            reply.num_prompt_tokens[index] = chunk.num_prompt_tokens
         return choice
 
     async def _frames(self, answer: Answer, reply: Reply) -> AsyncIterator[str]:

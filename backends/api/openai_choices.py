@@ -47,6 +47,8 @@ class Choice:
         """One token, or the end with what was held back until then."""
         if chunk.finish_reason is None:
             self.num_tokens += 1
+        elif chunk.num_output_tokens is not None:
+            self.num_tokens = chunk.num_output_tokens
         if logprob is not None:
             self.logprobs.append(logprob)
             self.offsets.append(len(self.text))
@@ -171,22 +173,27 @@ class Reply:
     """One answer on its way: every choice, and what surrounds them."""
 
     def __init__(
-        self, shape: Shape, request_id: str, model: str, num_prompt_tokens: int, num_choices: int
+        self, shape: Shape, request_id: str, model: str, num_prompt_tokens: list[int | None], n: int
     ) -> None:
+        """``num_prompt_tokens`` of each prompt; ``None`` until the server behind the engine tells."""
         self.shape = shape
-        self.choices = [Choice(index) for index in range(num_choices)]
+        self.choices = [Choice(index) for index in range(len(num_prompt_tokens) * n)]
+        self.num_prompt_tokens = num_prompt_tokens
         self._id = shape.id_prefix + request_id
         self._created = int(time.time())
         self._model = model
-        self._num_prompt_tokens = num_prompt_tokens
 
-    def usage(self) -> dict[str, int]:
-        """The prompt is counted once, however many texts continue it."""
+    def usage(self) -> dict[str, int] | None:
+        """A prompt is counted once, however many texts continue it. ``None``: nobody counted it."""
+        known = [count for count in self.num_prompt_tokens if count is not None]
+        if len(known) < len(self.num_prompt_tokens):
+            return None
+        num_prompt_tokens = sum(known)
         num_tokens = sum(choice.num_tokens for choice in self.choices)
         return {
-            "prompt_tokens": self._num_prompt_tokens,
+            "prompt_tokens": num_prompt_tokens,
             "completion_tokens": num_tokens,
-            "total_tokens": self._num_prompt_tokens + num_tokens,
+            "total_tokens": num_prompt_tokens + num_tokens,
         }
 
     def whole(self, *, with_logprobs: bool) -> dict[str, Any]:

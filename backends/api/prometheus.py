@@ -71,7 +71,7 @@ class PrometheusMetrics:
         match record:
             case RequestArrived():
                 self._arrived.labels(backend, record.source.value).inc()
-                self._prompt_tokens.labels(backend).inc(record.num_prompt_tokens)
+                self._prompt_tokens.labels(backend).inc(record.num_prompt_tokens or 0)
                 reducer.apply(record)
             case StepRecord():
                 self._step(backend, record, reducer)
