@@ -6,6 +6,10 @@
 
 ``TimelineReducer`` takes one record at a time; ``timelines_of`` is the same over a whole trace.
 All values are seconds, tokens or query × key pairs.
+
+Where a server says at the end how many tokens it made (``usage``), that count is used: TPOT, tokens
+per second and all sums of tokens are right even where what came was counted in chunks. ITL stays the
+gap between two arrivals, since nobody knows when the tokens within one chunk were made.
 """
 
 from __future__ import annotations
@@ -88,6 +92,20 @@ class RequestTimeline(msgspec.Struct, kw_only=True):
         return self.finished is not None and self.finished.reason in (FinishReason.STOP, FinishReason.LENGTH)
 
     @property
+    def num_prompt_tokens(self) -> int | None:
+        """As its server counted at the end, else as counted on arrival."""
+        if self.finished is not None and self.finished.num_prompt_tokens is not None:
+            return self.finished.num_prompt_tokens
+        return self.arrived.num_prompt_tokens
+
+    @property
+    def num_output_tokens(self) -> int:
+        """As its server counted at the end, else those that came so far."""
+        if self.finished is not None and self.finished.num_output_tokens is not None:
+            return self.finished.num_output_tokens
+        return len(self.token_times)
+
+    @property
     def queue_time(self) -> float | None:
         """Arrival to first scheduled."""
         return None if self.first_scheduled_time is None else self.first_scheduled_time - self.arrived.time
@@ -99,15 +117,16 @@ class RequestTimeline(msgspec.Struct, kw_only=True):
 
     @property
     def itl(self) -> list[float]:
-        """Gaps between consecutive tokens: n - 1 values, zeros kept."""
+        """Gaps between consecutive arrivals, zeros kept: n - 1 values where each token came by itself."""
         return [later - earlier for earlier, later in pairwise(self.token_times)]
 
     @property
     def tpot(self) -> float | None:
-        """(last - first token) / (n - 1) over the tokens so far; undefined for n = 1."""
-        if len(self.token_times) < 2:
+        """(last - first token) / (n - 1) over the tokens so far; undefined for n = 1, and where all
+        came at once."""
+        if len(self.token_times) < 2 or self.num_output_tokens < 2:
             return None
-        return (self.token_times[-1] - self.token_times[0]) / (len(self.token_times) - 1)
+        return (self.token_times[-1] - self.token_times[0]) / (self.num_output_tokens - 1)
 
     @property
     def e2e(self) -> float | None:
@@ -121,7 +140,7 @@ class RequestTimeline(msgspec.Struct, kw_only=True):
         """Tokens so far over the time from arrival to the last of them."""
         if not self.token_times or self.token_times[-1] <= self.arrived.time:
             return None
-        return len(self.token_times) / (self.token_times[-1] - self.arrived.time)
+        return self.num_output_tokens / (self.token_times[-1] - self.arrived.time)
 
 
 class TimelineReducer:
@@ -266,5 +285,5 @@ def _throughput(timelines: Sequence[RequestTimeline]) -> float | None:
     if not ends:
         return None
     duration = max(ends) - min(timeline.arrived.time for timeline in timelines)
-    num_tokens = sum(len(timeline.token_times) for timeline in timelines)
+    num_tokens = sum(timeline.num_output_tokens for timeline in timelines)
     return num_tokens / duration if duration > 0 else None

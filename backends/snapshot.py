@@ -7,7 +7,8 @@ from a snapshot goes on as the first one would have:
     records 0 … k-1 ──fold──► Snapshot(version=k) ──fold records k …──► the same state as all of them
 
 A request is in the snapshot from its ``arrived`` to its ``finished`` record. Rows of requests that
-are not in flight are counted in the totals only.
+are not in flight are counted in the totals only. Of the gauges that an engine tells, the last of each
+server is kept, until a new header says that the engine has started anew.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from backends.records import (
     AnyRecord,
+    EngineGauges,
     KVChanged,
     KVDelta,
     RequestArrived,
@@ -34,6 +36,10 @@ from backends.records import (
 def attention_pairs(row: ScheduledRow) -> int:
     """Query × key pairs of one row: L² without a cache, where nothing was computed before."""
     return row.num_scheduled_tokens * (row.num_computed_tokens + row.num_scheduled_tokens)
+
+
+def _server_number(gauges: EngineGauges) -> int:
+    return -1 if gauges.server is None else gauges.server
 
 
 class _InFlight(msgspec.Struct, kw_only=True):
@@ -69,6 +75,7 @@ class SnapshotBuilder:
         self._num_free_blocks: int | None = None
         self._cached_blocks: set[int] = set()
         self._ref_counts: dict[int, int] = {}
+        self._gauges: dict[int | None, EngineGauges] = {}
         self._totals: Counter[str] = Counter()
 
     @classmethod
@@ -80,6 +87,7 @@ class SnapshotBuilder:
         builder._num_free_blocks = snapshot.num_free_blocks
         builder._cached_blocks = set(snapshot.cached_blocks)
         builder._ref_counts = dict(snapshot.ref_counts)
+        builder._gauges = {gauges.server: gauges for gauges in snapshot.gauges}
         builder._totals = Counter(snapshot.totals)
         return builder
 
@@ -93,6 +101,7 @@ class SnapshotBuilder:
             num_free_blocks=self._num_free_blocks,
             cached_blocks=sorted(self._cached_blocks),
             ref_counts=dict(sorted(self._ref_counts.items())),
+            gauges=sorted(self._gauges.values(), key=_server_number),
             totals=dict(sorted(self._totals.items())),
         )
 
@@ -108,15 +117,17 @@ class SnapshotBuilder:
             case RequestArrived():
                 self._requests[record.request_id] = _InFlight(arrived=record)
             case RequestFinished():
-                self._requests.pop(record.request_id, None)
-                self._totals["requests_finished"] += 1
+                self._finish(record)
+            case EngineGauges():
+                self._gauges[record.server] = record
             case TraceHeader():
-                self._empty_pool()
+                self._start_anew()
             case _:  # queue samples, states: of the moment, nothing to accumulate
                 pass
 
-    def _empty_pool(self) -> None:
-        """A new header is a new process, with nothing in its KV cache yet."""
+    def _start_anew(self) -> None:
+        """A new header is a new process, with nothing in its KV cache and nothing told yet."""
+        self._gauges.clear()
         self._num_free_blocks = None
         self._cached_blocks.clear()
         self._ref_counts.clear()
@@ -130,6 +141,13 @@ class SnapshotBuilder:
             request.first_token_time = record.time
         request.last_token_time = record.time
         request.num_output_tokens += 1
+
+    def _finish(self, record: RequestFinished) -> None:
+        """A count that comes with the end is right, whatever was counted on the way."""
+        request = self._requests.pop(record.request_id, None)
+        self._totals["requests_finished"] += 1
+        if request is not None and record.num_output_tokens is not None:
+            self._totals["output_tokens"] += record.num_output_tokens - request.num_output_tokens
 
     def _step(self, record: StepRecord) -> None:
         self._next_step_id = record.step_id + 1

@@ -7,6 +7,7 @@ from typing import Any
 from backends.records import (
     SCHEMA_VERSION,
     EngineConfig,
+    EngineGauges,
     EngineState,
     FinishReason,
     ModelShape,
@@ -94,9 +95,9 @@ def token(
 
 
 def finished(
-    request_id: str = "r0", time: float = 0.0, reason: FinishReason = FinishReason.LENGTH
+    request_id: str = "r0", time: float = 0.0, reason: FinishReason = FinishReason.LENGTH, **fields: Any
 ) -> RequestFinished:
-    return RequestFinished(request_id=request_id, reason=reason, time=time)
+    return RequestFinished(request_id=request_id, reason=reason, time=time, **fields)
 
 
 def state(
@@ -107,3 +108,7 @@ def state(
 
 def queues(time: float = 0.0, **fields: Any) -> QueueSample:
     return QueueSample(time=time, **({"queues": {}, "streams": {}} | fields))
+
+
+def gauges(time: float = 0.0, **fields: Any) -> EngineGauges:
+    return EngineGauges(time=time, **({"source": "/metrics"} | fields))

@@ -7,9 +7,11 @@ from collections import defaultdict
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from backends.api.feed import Feed
+from backends.api.server_metrics import ServerMetrics
 from backends.metrics import RequestTimeline, TimelineReducer
 from backends.records import (
     AnyRecord,
+    Exposure,
     QueueSample,
     RequestArrived,
     RequestFinished,
@@ -30,6 +32,8 @@ class PrometheusMetrics:
         self._num_misdelivered: defaultdict[str, int] = defaultdict(int)
         self._exposed: set[tuple[Gauge, str]] = set()
         self._registry = CollectorRegistry()
+        self._servers = ServerMetrics()
+        self._registry.register(self._servers)
         self._add_counters()
         self._add_histograms()
         self._add_gauges()
@@ -50,13 +54,14 @@ class PrometheusMetrics:
     def _add_histograms(self) -> None:
         self._ttft = self._histogram("ttft_seconds", "Arrival to first token.", LONG)
         self._itl = self._histogram("itl_seconds", "Gap between two consecutive tokens.", SHORT)
+        self._zero_gaps = self._counter("itl_zero_gaps", "Those of zero: tokens that came together.")
         self._e2e = self._histogram("e2e_seconds", "Arrival to last token, of requests that ran out.", LONG)
         self._queue_time = self._histogram("queue_time_seconds", "Arrival to first scheduled.", LONG)
         self._step_time = self._histogram("step_seconds", "Duration of a forward pass.", SHORT)
 
     def _add_gauges(self) -> None:
         self._depth = self._gauge("queue_depth", "Depth of a queue on a token's way.", "queue")
-        self._in_flight = self._gauge("requests", "Requests in flight, running or waiting.", "status")
+        self._in_flight = self._gauge("requests", "Requests in flight, by status.", "status")
         self._free_blocks = self._gauge("kv_free_blocks", "Free KV-cache blocks.")
         self._reserved = self._gauge("kv_reserved_slots", "KV slots set aside for requests in flight.")
         self._filled = self._gauge("kv_filled_slots", "KV slots of theirs that hold K and V.")
@@ -115,12 +120,23 @@ class PrometheusMetrics:
         if len(timeline.token_times) == 1 and timeline.ttft is not None:
             self._ttft.labels(backend).observe(timeline.ttft)
         elif len(timeline.token_times) > 1:
-            self._itl.labels(backend).observe(timeline.token_times[-1] - timeline.token_times[-2])
+            gap = timeline.token_times[-1] - timeline.token_times[-2]
+            self._itl.labels(backend).observe(gap)
+            self._zero_gaps.labels(backend).inc(gap == 0)
 
     def _end(self, backend: str, record: RequestFinished, timeline: RequestTimeline | None) -> None:
         self._finished.labels(backend, record.reason.value).inc()
+        if timeline is not None:
+            self._count_what_the_server_counted(backend, timeline)
         if timeline is not None and timeline.is_complete and timeline.e2e is not None:
             self._e2e.labels(backend).observe(timeline.e2e)
+
+    def _count_what_the_server_counted(self, backend: str, timeline: RequestTimeline) -> None:
+        """Tokens that only the end tells of. A counter cannot take back: chunks without a token stay."""
+        if timeline.arrived.num_prompt_tokens is None:
+            self._prompt_tokens.labels(backend).inc(timeline.num_prompt_tokens or 0)
+        uncounted = timeline.num_output_tokens - len(timeline.token_times)
+        self._output_tokens.labels(backend).inc(max(0, uncounted))
 
     def _queues(self, backend: str, sample: QueueSample) -> None:
         for queue, depth in sample.queues.items():
@@ -149,10 +165,14 @@ class PrometheusMetrics:
 
     def _set_in_flight(self, backend: str, feed: Feed) -> None:
         """A gauge appears once the engine has exposed what it shows."""
-        snapshot = feed.recorder.head().snapshot
-        running = [request for request in snapshot.requests if request.running]
-        self._in_flight.labels(backend, "running").set(len(running))
-        self._in_flight.labels(backend, "waiting").set(len(snapshot.requests) - len(running))
+        snapshot, header = feed.recorder.head().snapshot, feed.recorder.header
+        self._servers.set(backend, snapshot.gauges)
+        if header is not None and header.measured.get("batch") is Exposure.NOT_EXPOSED:
+            self._in_flight.labels(backend, "unknown").set(len(snapshot.requests))
+        else:
+            num_running = sum(request.running for request in snapshot.requests)
+            self._in_flight.labels(backend, "running").set(num_running)
+            self._in_flight.labels(backend, "waiting").set(len(snapshot.requests) - num_running)
         if snapshot.num_free_blocks is not None:
             self._free_blocks.labels(backend).set(snapshot.num_free_blocks)
         for gauge, values in (

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from backends.api.feed import Feed
 from backends.api.prometheus import PrometheusMetrics
 from backends.recorder import Recorder
-from backends.records import AnyRecord, FinishReason, KVDelta, RequestFinished, State
+from backends.records import AnyRecord, Exposure, FinishReason, KVDelta, RequestFinished, State
 from tests import factories as make
 from tests.api.serving import recorded, serving, text_until
 from tests.fakes import FakeBackend
@@ -177,6 +177,44 @@ def test_kv_gauges_are_of_the_requests_in_flight() -> None:
     assert values["servescope_kv_reserved_slots", "paged"] == 64
     assert values["servescope_kv_filled_slots", "paged"] == 10
     assert values["servescope_requests", "paged", "running"] == 1
+
+
+def test_what_servers_tell_of_themselves_is_passed_on_with_their_number() -> None:
+    values = metrics_of(
+        make.header("paged", measured={"batch": Exposure.NOT_EXPOSED}),
+        make.arrived("a", num_prompt_tokens=None),
+        make.gauges(server=0, num_running=3, num_waiting=1, kv_cache_usage=0.25, num_preemptions=9),
+        make.gauges(server=0, num_running=2, num_preemptions=4),
+        make.gauges(server=1, prefix_cache_queries=100, prefix_cache_hits=60),
+    )
+
+    assert values["servescope_server_requests", "paged", "0", "running"] == 2
+    assert ("servescope_server_requests", "paged", "0", "waiting") not in values
+    assert ("servescope_server_kv_usage", "paged", "0") not in values
+    assert values["servescope_server_preemptions_total", "paged", "0"] == 4, "it started again"
+    assert values["servescope_server_prefix_cache_queries_total", "paged", "1"] == 100
+    assert values["servescope_server_prefix_cache_hits_total", "paged", "1"] == 60
+    assert values["servescope_requests", "paged", "unknown"] == 1
+    assert ("servescope_requests", "paged", "waiting") not in values
+
+
+def test_a_server_that_is_alone_has_no_number() -> None:
+    values = metrics_of(make.gauges(num_running=3))
+
+    assert values["servescope_server_requests", "paged", "", "running"] == 3
+
+
+def test_tokens_that_only_the_end_tells_of_are_counted() -> None:
+    values = metrics_of(
+        make.arrived("a", num_prompt_tokens=None),
+        make.token("a", 0, 1.0),
+        make.token("a", 1, 1.0),
+        make.finished("a", 2.0, num_prompt_tokens=5, num_output_tokens=8),
+    )
+
+    assert values["servescope_prompt_tokens_total", "paged"] == 5
+    assert values["servescope_output_tokens_total", "paged"] == 8
+    assert values["servescope_itl_zero_gaps_total", "paged"] == 1
 
 
 def test_what_an_engine_does_not_expose_has_no_metric() -> None:

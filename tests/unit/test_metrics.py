@@ -76,6 +76,33 @@ def test_two_tokens_in_one_delivery_are_two_tokens_with_a_gap_of_zero() -> None:
     assert summary.itl.count == 2
 
 
+def counted_at_the_end(*token_times: float, num_output_tokens: int) -> RequestTimeline:
+    """A remote request: arrives at 10, its tokens come in chunks, and ``usage`` tells how many."""
+    chunks = [make.token("a", index, time) for index, time in enumerate(token_times)]
+    end = make.finished("a", 99.0, num_prompt_tokens=7, num_output_tokens=num_output_tokens)
+    return timelines_of([make.arrived("a", time=10.0, num_prompt_tokens=None), *chunks, end])[0]
+
+
+def test_what_the_server_counted_at_the_end_is_used_for_all_but_the_gaps() -> None:
+    timeline = counted_at_the_end(12.0, 14.0, 15.0, num_output_tokens=7)
+
+    assert (timeline.num_prompt_tokens, timeline.num_output_tokens) == (7, 7)
+    assert timeline.tpot == pytest.approx(3.0 / 6)
+    assert timeline.tokens_per_second == pytest.approx(7 / 5.0)
+    assert timeline.itl == [2.0, 1.0], "gaps between what came, whose insides nobody knows"
+    assert latency_summary([timeline]).tokens_per_second == pytest.approx(7 / 5.0)
+
+
+def test_tokens_that_all_came_at_once_have_no_tpot() -> None:
+    assert counted_at_the_end(12.0, num_output_tokens=7).tpot is None
+
+
+def test_a_prompt_that_only_its_server_can_count_is_unknown_until_the_end() -> None:
+    timeline = timelines_of([make.arrived("a", num_prompt_tokens=None)])[0]
+
+    assert (timeline.num_prompt_tokens, timeline.num_output_tokens) == (None, 0)
+
+
 def test_preemptions_are_kept_with_their_times() -> None:
     records = [make.arrived("a"), make.step(3, [], start_time=7.0, preempted_ids=["a"])]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from backends.records import (
     AnyRecord,
+    EngineGauges,
     KVDelta,
     Phase,
     RequestArrived,
@@ -17,6 +18,7 @@ from backends.records import (
     Snapshot,
     StepRecord,
     TokenEmitted,
+    TraceHeader,
     decode_record,
     encode_record,
 )
@@ -80,6 +82,28 @@ def plain_requests(records: Sequence[AnyRecord]) -> list[RequestSnapshot]:
     return in_flight
 
 
+def plain_output_tokens(records: Sequence[AnyRecord]) -> int:
+    """Tokens one by one, but for requests whose end tells how many there were."""
+    total = sum(isinstance(r, TokenEmitted) for r in records)
+    arrivals: dict[str, int] = {}
+    for index, record in enumerate(records):
+        if isinstance(record, RequestArrived):
+            arrivals[record.request_id] = index
+        elif isinstance(record, RequestFinished) and record.request_id in arrivals:
+            since = records[arrivals.pop(record.request_id) : index]
+            emitted = sum(isinstance(r, TokenEmitted) and r.request_id == record.request_id for r in since)
+            if record.num_output_tokens is not None:
+                total += record.num_output_tokens - emitted
+    return total
+
+
+def plain_gauges(records: Sequence[AnyRecord]) -> list[EngineGauges]:
+    starts = [index for index, r in enumerate(records) if isinstance(r, TraceHeader)]
+    told = [r for r in records[starts[-1] if starts else 0 :] if isinstance(r, EngineGauges)]
+    servers = sorted({r.server for r in told}, key=lambda server: -1 if server is None else server)
+    return [next(r for r in reversed(told) if r.server == server) for server in servers]
+
+
 # Histories: a handful of requests that arrive once, step, are preempted, finish
 
 names = st.sampled_from([f"r{n}" for n in range(4)])
@@ -109,7 +133,9 @@ steps = st.builds(
 others = st.one_of(
     steps,
     st.builds(make.token, names, st.integers(0, 9), st.floats(0, 99)),
-    st.builds(make.finished, names),
+    st.builds(make.finished, names, num_output_tokens=st.none() | st.integers(0, 99)),
+    st.builds(make.gauges, server=st.none() | st.integers(0, 2), num_running=st.none() | st.integers(0, 9)),
+    st.builds(make.header),
     st.builds(make.queues),
     st.builds(make.state),
 )
@@ -136,8 +162,9 @@ def test_the_fold_says_what_a_look_through_all_records_says(records: list[AnyRec
     )
     assert snapshot.totals.get("attention_pairs", 0) == sum(s.attention_pairs or 0 for s in steps)
     assert snapshot.totals.get("padding_tokens") == (sum(padding) if padding else None)
-    assert snapshot.totals.get("output_tokens", 0) == sum(isinstance(r, TokenEmitted) for r in records)
+    assert snapshot.totals.get("output_tokens", 0) == plain_output_tokens(records)
     assert snapshot.totals.get("requests_finished", 0) == sum(isinstance(r, RequestFinished) for r in records)
+    assert snapshot.gauges == plain_gauges(records)
     assert snapshot.next_step_id == (steps[-1].step_id + 1 if steps else 0)
 
 
@@ -183,6 +210,14 @@ def test_a_new_header_means_an_empty_pool() -> None:
     snapshot = fold([make.header(), filled, make.header()]).snapshot(3, 0.0)
 
     assert (snapshot.num_free_blocks, snapshot.cached_blocks, snapshot.ref_counts) == (None, [], {})
+
+
+def test_of_the_gauges_the_last_of_each_server_is_kept_until_a_new_header() -> None:
+    told = [make.gauges(1.0, server=1), make.gauges(2.0, server=0), make.gauges(3.0, server=1)]
+    builder = fold([make.header(), *told])
+
+    assert [(g.server, g.time) for g in builder.snapshot(4, 3.0).gauges] == [(0, 2.0), (1, 3.0)]
+    assert fold([make.header()], builder).snapshot(5, 4.0).gauges == []
 
 
 def test_what_an_engine_does_not_expose_has_no_total() -> None:
