@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from backends.base import ControlAction
+from backends.books import books_of
 from backends.errors import EngineDied, InvalidRequest
 from backends.paged.engine import PagedEngine
 from backends.records import FinishReason, KVChanged, Phase, State, TokenEmitted
@@ -103,6 +104,29 @@ async def test_out_of_blocks_someone_is_preempted_and_every_text_is_what_it_woul
     await run(engine, *clients)
     assert any(step.preempted_ids for step in watch.steps)
     assert [client.text for client in clients] == alone
+
+
+async def test_the_books_balance_through_preemptions_prefix_hits_and_samples(engine: PagedEngine) -> None:
+    watch = Watch(engine)
+    prompts = [" a b c d e f", " a b c d e g", " h i j", " a b c d e f k l"]
+    clients = await held(
+        engine,
+        *(
+            request(f"{number}", prompt, max_tokens=40, ignore_eos=True)
+            for number, prompt in enumerate(prompts)
+        ),
+        request("pair", " m n o p", max_tokens=8, ignore_eos=True, n=2),
+    )
+    await run(engine, *clients)
+    again = Client(engine, request("again", " a b c d e f", max_tokens=3, ignore_eos=True))
+    await run(engine, again)
+    books = books_of(watch.records)
+    assert books.balances
+    assert books.apart == {}
+    assert books.scheduled_tokens == sum(row.num_scheduled_tokens for s in watch.steps for row in s.rows)
+    assert books.total.output_tokens == 4 * 40 + 2 * 8 + 3
+    assert books.total.shared_tokens == 4
+    assert min(books.total.cached_tokens, books.total.recomputed_tokens) > 0
 
 
 async def test_the_records_alone_tell_whose_every_block_is(engine: PagedEngine) -> None:
