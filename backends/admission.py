@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from backends.base import SAMPLING_DEFAULTS, BackendInfo, GenerationRequest
@@ -22,8 +23,13 @@ ALWAYS_SUPPORTED = frozenset({"max_tokens", "temperature"})
 def check_fields(request: GenerationRequest, info: BackendInfo, settings: Settings) -> None:
     """Everything that needs no tokenizer. Raises ``InvalidRequest`` naming the field."""
     sampling = request.sampling
-    if not request.prompt.strip():
+    if request.prompt_ids is not None:
+        if "prompt_ids" not in info.supported:
+            raise InvalidRequest(f"{info.title} takes a prompt as text, not as token ids.", field="prompt")
+    elif not all(prompt.strip() for prompt in request.prompts):
         raise InvalidRequest("The prompt is empty.", field="prompt")
+    if request.more_prompts and not (info.takes_many_prompts and sampling.n == 1):
+        raise InvalidRequest(f"{info.title} takes one prompt at a time.", field="prompt")
     check_range("max_tokens", sampling.max_tokens, 1, settings.max_tokens)
     check_range("temperature", sampling.temperature, 0, HIGHEST_TEMPERATURE)
     if not 0 < sampling.top_p <= 1:
@@ -51,6 +57,16 @@ def check_length(num_prompt_tokens: int, max_model_len: int) -> None:
             f"is {max_model_len:,}. Shorten it, or clear the conversation.",
             field="prompt",
         )
+
+
+def check_token_ids(token_ids: Sequence[int], vocab_size: int) -> None:
+    """Each must be a token of the model."""
+    for token_id in token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise InvalidRequest(
+                f"The prompt has token id {token_id}; the model's go from 0 to {vocab_size - 1:,}.",
+                field="prompt",
+            )
 
 
 def check_room(num_in_flight: int, most: int) -> None:

@@ -41,6 +41,10 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     request_id: str
     prompt: str
+    prompt_ids: tuple[int, ...] | None = None
+    """The prompt as token ids, in place of ``prompt``, which is then empty."""
+    more_prompts: tuple[str, ...] = ()
+    """Further prompts of the same call, which is done when all of them are; not with ``n`` > 1."""
     messages: tuple[dict[str, str], ...] | None = None
     """What ``prompt`` was rendered from, for an engine that renders by itself (a remote server)."""
     sampling: SamplingParams
@@ -52,9 +56,14 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     visitor: str | None = None
     """Secret id of a browser tab; its requests are aborted when its WebSocket closes."""
 
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompt of each text that is asked for."""
+        return (self.prompt, *self.more_prompts) if self.more_prompts else (self.prompt,) * self.sampling.n
+
 
 def sample_id(request_id: str, index: int) -> str:
-    """How the records name the texts of a request with ``n`` > 1: each runs as one of its own."""
+    """How the records name the texts of a request that asks for several: each runs as one of its own."""
     return f"{request_id}/{index}" if index else request_id
 
 
@@ -74,7 +83,7 @@ class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     token_id: int | None = None
     sample: int = 0
-    """Which of the ``n`` texts; each ends with a chunk of its own."""
+    """Which of the texts asked for; each ends with a chunk of its own."""
     logprob: float | None = None
     top_logprobs: tuple[tuple[int, float], ...] = ()
     """Most likely token ids with theirs, as many as ``SamplingParams.logprobs`` asks for."""
@@ -103,7 +112,10 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
     modes: tuple[str, ...] = ()
     """Ways to run a request, the default first (``sequential``, ``static``)."""
     supported: frozenset[str] = frozenset()
-    """Fields of ``SamplingParams`` beyond ``max_tokens`` and ``temperature`` that it honours."""
+    """Fields of ``SamplingParams`` beyond ``max_tokens`` and ``temperature`` that it honours, and
+    ``prompt_ids`` where a prompt may be token ids."""
+    takes_many_prompts: bool = False
+    """A request may bring ``more_prompts``."""
     controls: frozenset[ControlAction] = frozenset()
 
 

@@ -63,6 +63,9 @@ class HostedEngine(ABC):
     """What the child sends."""
     main: str
     """What the child runs, ``package.module:function``."""
+    preload: ClassVar[tuple[str, ...]] = ()
+    """Heavy modules of the child that are loaded once for all its lives."""
+    ready_type: ClassVar[type[WorkerReady]] = WorkerReady
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -106,6 +109,10 @@ class HostedEngine(ABC):
     def check_request(self, request: GenerationRequest) -> None:  # noqa: B027
         """Refuse what this engine alone cannot do. Raises ``InvalidRequest`` naming the field."""
 
+    def panels(self, ready: Any) -> tuple[dict[str, Exposure], dict[str, str]]:
+        """``measured`` and ``notes`` of the header, once the child has said what it can tell."""
+        return self.measured, self.notes
+
     def on_worker_ready(self) -> None:  # noqa: B027 - nothing to do is a fine answer
         """The child can take work; called before the first request is enqueued."""
 
@@ -134,7 +141,7 @@ class HostedEngine(ABC):
         self.check_request(request)
         await self.start()
         stream = self._admit(request)
-        num_open = request.sampling.n
+        num_open = len(request.prompts)
         try:
             while num_open:
                 chunk = await stream.get()
@@ -182,6 +189,16 @@ class HostedEngine(ABC):
         assert self._codec is not None, "the codec is there once the engine has started"
         return self._codec
 
+    def prompt_ids(self, request: GenerationRequest) -> list[list[int]]:
+        """The prompt of each text, as the model gets it. Raises ``InvalidRequest`` for ids that are
+        no token's."""
+        if request.prompt_ids is None:
+            encoded = {prompt: self.codec.encode(prompt) for prompt in set(request.prompts)}
+            return [encoded[prompt] for prompt in request.prompts]
+        assert self.model is not None
+        admission.check_token_ids(request.prompt_ids, self.model.shape.vocab_size)
+        return [list(request.prompt_ids)] * request.sampling.n
+
     @property
     def max_model_len(self) -> int:
         """Longest prompt plus answer: the operator's limit, or the model's if that is less."""
@@ -227,6 +244,7 @@ class HostedEngine(ABC):
 
     async def _launch(self) -> None:
         model = await prepare_model(self.settings.model, self.settings.cache_dir, self._lifecycle.progress)
+        self._lifecycle.progress(None, "Starting the engine's process")
         if self._codec is None:
             self._codec = await asyncio.to_thread(TextCodec.load, model)
         self.model = model
@@ -238,6 +256,7 @@ class HostedEngine(ABC):
             on_message=self.on_message,
             on_progress=self._on_progress,
             on_death=self._on_death,
+            preload=self.preload,
         )
         self._process = process
         process.spawn()
@@ -246,7 +265,7 @@ class HostedEngine(ABC):
         except asyncio.CancelledError:
             await asyncio.to_thread(process.stop)
             raise
-        self.recorder.append(self._header(model, msgspec.msgpack.decode(ready, type=WorkerReady)))
+        self.recorder.append(self._header(model, msgspec.msgpack.decode(ready, type=self.ready_type)))
         self.on_worker_ready()
 
     def _on_progress(self, fraction: float, sentence: str) -> None:
@@ -277,6 +296,7 @@ class HostedEngine(ABC):
         self._process.kill()
 
     def _header(self, model: PreparedModel, ready: WorkerReady) -> TraceHeader:
+        measured, notes = self.panels(ready)
         return TraceHeader(
             schema_version=SCHEMA_VERSION,
             backend=self.info.name,
@@ -289,24 +309,25 @@ class HostedEngine(ABC):
             hardware=ready.hardware,
             started_at=datetime.now(UTC).isoformat(),
             start_time=time.monotonic(),
-            measured=self.measured,
-            notes=self.notes if model.has_chat_template else {**self.notes, "chat": PLAIN_CHAT},
+            measured=measured,
+            notes=notes if model.has_chat_template else {**notes, "chat": PLAIN_CHAT},
         )
 
     # One request
 
     def _admit(self, request: GenerationRequest) -> RequestStream:
-        num_prompt_tokens = self.codec.count_tokens(request.prompt)
-        admission.check_length(num_prompt_tokens, self.max_model_len)
-        ids = [sample_id(request.request_id, index) for index in range(request.sampling.n)]
-        admission.check_room(len(self._streams) + len(ids) - 1, self.settings.max_waiting)
+        prompts = self.prompt_ids(request)
+        for prompt_ids in prompts:
+            admission.check_length(len(prompt_ids), self.max_model_len)
+        admission.check_room(len(self._streams) + len(prompts) - 1, self.settings.max_waiting)
         stream = RequestStream(request, asyncio.get_running_loop())
-        for request_id in ids:
+        for index, prompt_ids in enumerate(prompts):
+            request_id = sample_id(request.request_id, index)
             self.recorder.append(
                 RequestArrived(
                     request_id=request_id,
                     seat=self._seats.take(request_id, request.visitor),
-                    num_prompt_tokens=num_prompt_tokens,
+                    num_prompt_tokens=len(prompt_ids),
                     max_tokens=request.sampling.max_tokens,
                     source=request.source,
                     stream=request.stream,

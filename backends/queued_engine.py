@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import time
 
+import msgspec
+
 from backends.base import ControlAction, TokenChunk, sample_index
-from backends.errors import EngineDied
+from backends.errors import EngineDied, InvalidRequest
 from backends.hosted import HostedEngine
 from backends.records import AnyRecord, QueueSample, StepRecord, TokenEmitted
 from backends.settings import Settings
@@ -20,7 +22,6 @@ from backends.worker_messages import (
     SetGate,
     StepOnce,
     Token,
-    ToWorker,
     WorkerUpdate,
 )
 
@@ -42,7 +43,7 @@ class QueuedEngine(HostedEngine):
         self._tell_worker(
             AddRequest(
                 request_id=request.request_id,
-                prompt_ids=self.codec.encode(request.prompt),
+                prompt_ids=self.prompt_ids(request)[0],
                 sampling=request.sampling,
                 mode=request.mode,
             )
@@ -60,7 +61,7 @@ class QueuedEngine(HostedEngine):
 
     def on_gate_changed(self, action: ControlAction) -> None:
         if action is ControlAction.STEP:
-            self._tell_worker(StepOnce())
+            self._tell_worker(StepOnce(time.monotonic()))
         else:
             self._set_gate()
 
@@ -81,11 +82,13 @@ class QueuedEngine(HostedEngine):
                 )
             )
         for ended in message.ended:
-            self.finish(ended.request_id, ended.reason, text=ended.text)
+            error = InvalidRequest(ended.refusal) if ended.refusal else None
+            self.finish(ended.request_id, ended.reason, error, text=ended.text)
+        waiting = {} if message.num_waiting is None else {"waiting": message.num_waiting}
         self.recorder.append(
             QueueSample(
                 time=time.monotonic(),
-                queues={"waiting": message.num_waiting},
+                queues=waiting | message.queues,
                 streams={request_id: stream.depth for request_id, stream in streams.items()},
             )
         )
@@ -107,7 +110,7 @@ class QueuedEngine(HostedEngine):
     def _set_gate(self) -> None:
         self._tell_worker(SetGate(paused=self.gate.paused, step_delay=self.gate.delay))
 
-    def _tell_worker(self, message: ToWorker) -> bool:
+    def _tell_worker(self, message: msgspec.Struct) -> bool:
         """False: the worker is gone, and all in flight are told so elsewhere."""
         with contextlib.suppress(EngineDied):
             self.send(message)

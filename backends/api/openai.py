@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse, Response
 from backends import admission
 from backends.api.disconnect import unless_gone
 from backends.api.openai_answer import Answer, AnswerResponse
-from backends.api.openai_body import ChatBody, CompletionBody, SamplingBody
+from backends.api.openai_body import ChatBody, CompletionBody, Prompt, SamplingBody
 from backends.api.openai_choices import (
     ChatShape,
     Choice,
@@ -50,6 +50,7 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
             "object": "model",
             "created": offered_since,
             "owned_by": "servescope",
+            "root": settings.model,
         }
 
     @router.get("/models")
@@ -102,17 +103,15 @@ class _Call:
             admission.check_range(body.max_tokens_field, asked, 1, settings.max_tokens)
         sampling = body.sampling(1 if asked is None else asked)
         self._with_logprobs = sampling.logprobs is not None
-        # What the prompt is is known later; all else is checked here.
-        admission.check_fields(self._request("prompt", sampling), engine.info, settings)
+        self._check("the prompt is known later", sampling)
         if sampling.logprobs and not isinstance(engine, NamesTokens):
             field = "top_logprobs" if isinstance(body, ChatBody) else "logprobs"
             raise InvalidRequest(f"{engine.info.title} cannot name the most likely tokens.", field=field)
 
-    def check_prompts(self, prompts: Sequence[str]) -> None:
-        """Raises ``InvalidRequest`` for an empty one, or more than could ever wait at once."""
+    def check_prompts(self, prompts: Sequence[Prompt]) -> None:
+        """Raises ``InvalidRequest`` for one that cannot be served, or more than could ever wait."""
         for prompt in prompts:
-            if not prompt.strip():
-                raise InvalidRequest("The prompt is empty.", field="prompt")
+            self._check(prompt, self._body.sampling(1))
         num_texts = len(prompts) * self._n
         if num_texts > self._settings.max_waiting:
             raise InvalidRequest(
@@ -120,11 +119,11 @@ class _Call:
                 field="prompt",
             )
 
-    async def respond(self, request: Request, prompts: Sequence[str]) -> Response:
+    async def respond(self, request: Request, prompts: Sequence[Prompt]) -> Response:
         """The answer, whole or as a stream. When the client goes, the engine is told."""
         counts = await unless_gone(request, self._count(prompts))
         requests = [self._prepare(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
-        reply = Reply(self._shape, requests[0].request_id, self._body.model, counts, self._n)
+        reply = Reply(self._shape, self._body.model, requests, counts)
         answer = Answer(self.engine, requests)
         try:
             if not self._body.stream:
@@ -138,10 +137,16 @@ class _Call:
             raise
         return AnswerResponse(answer, self._frames(answer, reply))
 
-    async def _count(self, prompts: Sequence[str]) -> list[int | None]:
-        return [await self.engine.count_prompt_tokens(prompt) for prompt in prompts]
+    def _check(self, prompt: Prompt, sampling: SamplingParams) -> None:
+        admission.check_fields(self._request(prompt, sampling), self.engine.info, self._settings)
 
-    def _prepare(self, prompt: str, num_prompt_tokens: int | None) -> GenerationRequest:
+    async def _count(self, prompts: Sequence[Prompt]) -> list[int | None]:
+        return [
+            await self.engine.count_prompt_tokens(prompt) if isinstance(prompt, str) else len(prompt)
+            for prompt in prompts
+        ]
+
+    def _prepare(self, prompt: Prompt, num_prompt_tokens: int | None) -> GenerationRequest:
         """``max_tokens`` is what is left, where none was asked for; a prompt that leaves nothing is
         refused by the engine, in its own words."""
         max_tokens = self._body.asked_max_tokens
@@ -150,10 +155,11 @@ class _Call:
             max_tokens = max(1, min(self._settings.max_tokens, left))
         return self._request(prompt, self._body.sampling(max_tokens))
 
-    def _request(self, prompt: str, sampling: SamplingParams) -> GenerationRequest:
+    def _request(self, prompt: Prompt, sampling: SamplingParams) -> GenerationRequest:
         return GenerationRequest(
             request_id=uuid.uuid4().hex,
-            prompt=prompt,
+            prompt=prompt if isinstance(prompt, str) else "",
+            prompt_ids=None if isinstance(prompt, str) else prompt,
             sampling=sampling,
             source=Source.API,
             stream=bool(self._body.stream),
@@ -171,19 +177,22 @@ class _Call:
         return choice
 
     async def _frames(self, answer: Answer, reply: Reply) -> AsyncIterator[str]:
-        no_usage = {"usage": None} if self._body.include_usage else {}
         kind = self._shape.chunk_object
         try:
-            for choice in reply.choices:
-                opening = self._shape.opening(choice.index)
-                if opening is not None:
-                    yield sse_frame(reply.frame(kind, [opening]) | no_usage)
             async for index, chunk in answer.chunks():
                 choice = self._add(reply, index, chunk)
-                delta = self._shape.delta(choice, chunk.text, with_logprobs=self._with_logprobs)
-                yield sse_frame(reply.frame(kind, [delta]) | no_usage)
-            if self._body.include_usage:
+                if choice.is_about_to_end:
+                    continue  # its end comes at once and goes with it, so that a token is a frame
+                delta = self._shape.delta(choice, with_logprobs=self._with_logprobs)
+                yield sse_frame(reply.frame(kind, [delta]) | self._usage_so_far(reply))
+            if self._body.usage_told.include_usage:
                 yield sse_frame(reply.frame(kind, []) | {"usage": reply.usage()})
             yield "data: [DONE]\n\n"
         except ServescopeError as error:
             yield sse_frame(openai_error(error, is_chat=isinstance(self._body, ChatBody)))
+
+    def _usage_so_far(self, reply: Reply) -> dict[str, Any]:
+        told = self._body.usage_told
+        if not told.include_usage:
+            return {}
+        return {"usage": reply.usage() if told.continuous_usage_stats else None}

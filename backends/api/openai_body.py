@@ -18,47 +18,61 @@ from backends.base import SamplingParams
 from backends.errors import InvalidRequest
 
 MOST_STOPS = 4
-NOTHING_ASKED: dict[str, tuple[Any, ...]] = {
-    "tools": (None, []),
-    "tool_choice": (None, "none", "auto"),
-    "parallel_tool_calls": (None, True),
-    "functions": (None, []),
-    "function_call": (None, "none", "auto"),
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
-    "logit_bias": (None, {}),
-    "response_format": (None, {"type": "text"}),
-    "modalities": (None, ["text"]),
-    "audio": (None,),
-    "prediction": (None,),
-    "store": (None, False),
-    "service_tier": (None, "auto", "default"),
-    "reasoning_effort": (None,),
-    "verbosity": (None,),
-    "web_search_options": (None,),
-    "echo": (None, False),
-    "best_of": (None, 1),
-    "suffix": (None, ""),
-    "include_obfuscation": (None, False),
+ALL_TOKENS = -1
+"""``top_k`` as vLLM's clients say that it keeps all."""
+IDLE_VALUES: dict[str, tuple[Any, ...]] = {
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True,),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "store": (False,),
+    "service_tier": ("auto", "default"),
+    "echo": (False,),
+    "best_of": (1,),
+    "suffix": ("",),
+    "include_obfuscation": (False,),
     # Of a message, as an answer is sent back:
-    "name": (None,),
-    "refusal": (None,),
-    "tool_calls": (None, []),
-    "annotations": (None, []),
+    "tool_calls": ([],),
+    "annotations": ([],),
+    # vLLM's extensions, which load tools write out:
+    "repetition_penalty": (1,),
+    "length_penalty": (1,),
+    "min_p": (0,),
+    "use_beam_search": (False,),
+    "stop_token_ids": ([],),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "return_token_ids": (False,),
+    "priority": (0,),
 }
-"""Fields not known here → the values with which they ask for nothing."""
+"""Fields not known here → the values with which they ask for nothing, as any does with ``null``."""
 
 
-def _encodable(text: str) -> str:
+Prompt = str | tuple[int, ...]
+"""A text, or the ids of its tokens."""
+
+
+def _encodable(prompt: Prompt) -> Prompt:
     r"""JSON can carry ``"\ud800"``, half a surrogate pair, which no tokenizer takes."""
     try:
-        text.encode()
+        if isinstance(prompt, str):
+            prompt.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"character {error.start} is half a surrogate pair") from None
-    return text
+    return prompt
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
+AnyPrompt = Annotated[Prompt, AfterValidator(_encodable)]
 
 
 def _join_parts(content: Any) -> Any:
@@ -78,9 +92,26 @@ def _as_texts(value: Any) -> Any:
     """A text or a list of texts → a tuple."""
     if isinstance(value, str):
         return (value,)
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+    if not _is_list_of(str, value):
         raise ValueError("it must be a text or a list of texts")
     return tuple(value)
+
+
+def _as_prompts(value: Any) -> Any:
+    """A text, token ids, or a list of either → a tuple of prompts."""
+    if _is_list_of(int, value) and value:
+        return (tuple(value),)
+    if isinstance(value, list) and all(_is_list_of(int, ids) for ids in value):
+        return tuple(tuple(ids) for ids in value)
+    try:
+        return _as_texts(value)
+    except ValueError:
+        raise ValueError("it must be a text, a list of token ids, or a list of either") from None
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    """``True`` is no token id."""
+    return isinstance(value, list) and all(type(item) is kind for item in value)
 
 
 def _as_stops(value: Any) -> Any:
@@ -113,14 +144,16 @@ class _Strict(BaseModel):
 
 def _is_idle(key: str, value: Any) -> bool:
     """``True`` is not taken for 1, nor ``False`` for 0."""
-    return any(
+    return value is None or any(
         value == idle and isinstance(value, bool) == isinstance(idle, bool)
-        for idle in NOTHING_ASKED.get(key, ())
+        for idle in IDLE_VALUES.get(key, ())
     )
 
 
 class StreamOptions(_Strict):
     include_usage: bool = False
+    continuous_usage_stats: bool = False
+    """vLLM's: what was used so far, with each token. Without ``include_usage`` it asks for nothing."""
 
 
 class Message(_Strict):
@@ -135,7 +168,7 @@ class Message(_Strict):
 class SamplingBody(_Strict):
     """What both routes take. ``temperature`` is 1.0 by default, as in OpenAI's API, where the
     teaching routes have 0.7. ``max_tokens`` defaults to what the model's limit and the operator's
-    leave room for. ``top_k`` and ``ignore_eos`` are extensions."""
+    leave room for. ``top_k``, ``ignore_eos`` and ``min_tokens`` are vLLM's extensions."""
 
     model: str
     stream: bool | None = None
@@ -148,13 +181,17 @@ class SamplingBody(_Strict):
     stop: Annotated[tuple[Text, ...], BeforeValidator(_as_stops)] = ()
     n: int | None = None
     ignore_eos: bool | None = None
+    min_tokens: int | None = None
     user: str | None = None
     """Who asks, for OpenAI's own statistics: without effect on the answer, and so are the next."""
     metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
 
     @property
-    def include_usage(self) -> bool:
-        return self.stream_options is not None and self.stream_options.include_usage
+    def usage_told(self) -> StreamOptions:
+        """What a stream says of its usage."""
+        return self.stream_options or StreamOptions()
 
     @property
     def max_tokens_field(self) -> str:
@@ -174,17 +211,29 @@ class SamplingBody(_Strict):
         """Raises ``InvalidRequest`` for fields that contradict each other."""
         if self.stream_options is not None and not self.stream:
             raise InvalidRequest("stream_options needs stream: true.", field="stream_options")
+        self._check_min_tokens()
         return SamplingParams(
             max_tokens=max_tokens,
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
-            top_k=self.top_k or 0,
+            top_k=0 if self.top_k in (None, ALL_TOKENS) else self.top_k,
             seed=self.seed,
             stop=self.stop,
             n=1 if self.n is None else self.n,
             logprobs=self.asked_logprobs,
             ignore_eos=bool(self.ignore_eos),
         )
+
+    def _check_min_tokens(self) -> None:
+        """No engine puts an end off, but where nothing ends a text early, ``min_tokens`` holds."""
+        if not self.min_tokens:
+            return
+        if self.asked_max_tokens is not None:
+            check_range("min_tokens", self.min_tokens, 0, self.asked_max_tokens)
+        if not self.ignore_eos or self.stop:
+            raise InvalidRequest(
+                f"min_tokens is {self.min_tokens}; it needs ignore_eos: true and no stop.", field="min_tokens"
+            )
 
 
 class ChatBody(SamplingBody):
@@ -219,7 +268,7 @@ class ChatBody(SamplingBody):
 
 
 class CompletionBody(SamplingBody):
-    prompt: Annotated[tuple[Text, ...], BeforeValidator(_as_texts), AfterValidator(_not_empty)]
+    prompt: Annotated[tuple[AnyPrompt, ...], BeforeValidator(_as_prompts), AfterValidator(_not_empty)]
     logprobs: int | None = None
 
     @property

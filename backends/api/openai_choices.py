@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from backends.base import TokenChunk
+from backends.base import GenerationRequest, TokenChunk
 from backends.records import FinishReason
 
 REPLACEMENT = "\ufffd"
@@ -31,17 +31,51 @@ class TokenLogprob:
     top: list[tuple[str, float]]
 
 
+class Told(NamedTuple):
+    num_characters: int
+    num_logprobs: int
+
+
+class News(NamedTuple):
+    """What a stream has not told of a choice yet."""
+
+    text: str
+    logprobs: list[TokenLogprob]
+    offsets: list[int]
+    is_first: bool
+
+
 @dataclass
 class Choice:
     """One text of the answer as it grows."""
 
     index: int
+    max_tokens: int
     text: str = ""
     num_tokens: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     """Where in the text each token begins."""
     finish_reason: FinishReason | None = None
+    told: Told | None = None
+    """How much of it a stream has told; ``None``: it has not begun."""
+
+    @property
+    def is_about_to_end(self) -> bool:
+        """It has all tokens it may have, but its end has not come yet."""
+        return self.num_tokens == self.max_tokens and self.finish_reason is None
+
+    def take_news(self) -> News:
+        """What was added since the last time."""
+        told = self.told or Told(0, 0)
+        news = News(
+            self.text[told.num_characters :],
+            self.logprobs[told.num_logprobs :],
+            self.offsets[told.num_logprobs :],
+            is_first=self.told is None,
+        )
+        self.told = Told(len(self.text), len(self.logprobs))
+        return news
 
     def add(self, chunk: TokenChunk, logprob: TokenLogprob | None) -> None:
         """One token, or the end with what was held back until then."""
@@ -76,11 +110,8 @@ class Shape(Protocol):
     def whole(self, choice: Choice, *, with_logprobs: bool) -> dict[str, Any]:
         """A choice that has ended."""
 
-    def opening(self, index: int) -> dict[str, Any] | None:
-        """What a stream says of a choice before its first token."""
-
-    def delta(self, choice: Choice, text: str, *, with_logprobs: bool) -> dict[str, Any]:
-        """What a stream says of the last thing added to a choice."""
+    def delta(self, choice: Choice, *, with_logprobs: bool) -> dict[str, Any]:
+        """What a stream has not told of a choice yet."""
 
 
 class ChatShape:
@@ -96,16 +127,17 @@ class ChatShape:
             "finish_reason": choice.finish_reason,
         }
 
-    def opening(self, index: int) -> dict[str, Any] | None:
-        delta = {"role": "assistant", "content": ""}
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
-
-    def delta(self, choice: Choice, text: str, *, with_logprobs: bool) -> dict[str, Any]:
-        has_token = choice.finish_reason is None
+    def delta(self, choice: Choice, *, with_logprobs: bool) -> dict[str, Any]:
+        """The role comes with the first token: a frame of its own would look like a token that took
+        no time."""
+        news = choice.take_news()
+        delta = {"role": "assistant"} if news.is_first else {}
+        if news.text or choice.finish_reason is None:
+            delta["content"] = news.text
         return {
             "index": choice.index,
-            "delta": {"content": text} if has_token or text else {},
-            "logprobs": _chat_logprobs(choice.logprobs[-1:]) if with_logprobs and has_token else None,
+            "delta": delta,
+            "logprobs": _chat_logprobs(news.logprobs) if with_logprobs and news.logprobs else None,
             "finish_reason": choice.finish_reason,
         }
 
@@ -119,14 +151,11 @@ class CompletionShape:
         logprobs = _completion_logprobs(choice.logprobs, choice.offsets) if with_logprobs else None
         return self._choice(choice, choice.text, logprobs)
 
-    def opening(self, index: int) -> dict[str, Any] | None:
-        return None
-
-    def delta(self, choice: Choice, text: str, *, with_logprobs: bool) -> dict[str, Any]:
-        has_token = choice.finish_reason is None
-        told = with_logprobs and has_token
-        logprobs = _completion_logprobs(choice.logprobs[-1:], choice.offsets[-1:]) if told else None
-        return self._choice(choice, text, logprobs)
+    def delta(self, choice: Choice, *, with_logprobs: bool) -> dict[str, Any]:
+        news = choice.take_news()
+        told = with_logprobs and bool(news.logprobs)
+        logprobs = _completion_logprobs(news.logprobs, news.offsets) if told else None
+        return self._choice(choice, news.text, logprobs)
 
     def _choice(self, choice: Choice, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
         return {
@@ -173,13 +202,18 @@ class Reply:
     """One answer on its way: every choice, and what surrounds them."""
 
     def __init__(
-        self, shape: Shape, request_id: str, model: str, num_prompt_tokens: list[int | None], n: int
+        self,
+        shape: Shape,
+        model: str,
+        requests: Sequence[GenerationRequest],
+        num_prompt_tokens: list[int | None],
     ) -> None:
-        """``num_prompt_tokens`` of each prompt; ``None`` until the server behind the engine tells."""
+        """``num_prompt_tokens`` of each request; ``None`` until the server behind the engine tells."""
         self.shape = shape
-        self.choices = [Choice(index) for index in range(len(num_prompt_tokens) * n)]
+        limits = [request.sampling.max_tokens for request in requests for _ in range(request.sampling.n)]
+        self.choices = [Choice(index, max_tokens) for index, max_tokens in enumerate(limits)]
         self.num_prompt_tokens = num_prompt_tokens
-        self._id = shape.id_prefix + request_id
+        self._id = shape.id_prefix + requests[0].request_id
         self._created = int(time.time())
         self._model = model
 

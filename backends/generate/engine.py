@@ -24,7 +24,7 @@ class GenerateEngine(QueuedEngine):
         name="generate",
         title="generate",
         modes=(SEQUENTIAL, STATIC),
-        supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos"}),
+        supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos", "prompt_ids"}),
         controls=frozenset(ControlAction),
     )
     measured: ClassVar = {

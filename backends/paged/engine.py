@@ -19,7 +19,7 @@ class PagedEngine(QueuedEngine):
     info = BackendInfo(
         name="paged",
         title="paged",
-        supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos", "n", "logprobs"}),
+        supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos", "n", "logprobs", "prompt_ids"}),
         controls=frozenset(ControlAction),
     )
     measured: ClassVar = {

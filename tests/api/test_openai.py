@@ -31,7 +31,7 @@ from tests.api.serving import Served, recorded, serving
 from tests.fakes import FakeBackend
 
 HELLO: Any = [{"role": "user", "content": "say it"}]
-SAMPLING_FIELDS = frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos", "n", "logprobs"})
+EVERY_FIELD = frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos", "n", "logprobs", "prompt_ids"})
 
 
 class Scripted(FakeBackend):
@@ -39,13 +39,17 @@ class Scripted(FakeBackend):
 
     def __init__(self, chunks: Sequence[TokenChunk], name: str = "paged") -> None:
         super().__init__(name)
-        self.info = msgspec.structs.replace(self.info, supported=SAMPLING_FIELDS)
+        self.info = msgspec.structs.replace(self.info, supported=EVERY_FIELD)
         self.chunks = chunks
-        self.asked: list[SamplingParams] = []
+        self.requests: list[GenerationRequest] = []
+
+    @property
+    def asked(self) -> list[SamplingParams]:
+        return [request.sampling for request in self.requests]
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[TokenChunk, None]:
         admission.check_fields(request, self.info, self.settings)
-        self.asked.append(request.sampling)
+        self.requests.append(request)
         for chunk in self.chunks:
             yield chunk
 
@@ -114,16 +118,16 @@ async def test_a_chat_is_answered_with_exact_usage() -> None:
         assert (arrived.source, arrived.stream) == (Source.API, False)
 
 
-async def test_a_chat_streams_a_role_then_tokens_then_its_end() -> None:
+async def test_a_chat_streams_its_role_with_the_first_token_then_tokens_then_its_end() -> None:
     two_words = FakeBackend(script=lambda index: [" one", " two", None][index])
     async with asking(two_words) as (_, client):
         stream = await client.chat.completions.create(model="naive", messages=HELLO, stream=True)
         chunks = [chunk async for chunk in stream]
 
     deltas = [chunk.choices[0].delta for chunk in chunks]
-    assert [delta.role for delta in deltas] == ["assistant", None, None, None]
-    assert [delta.content for delta in deltas] == ["", " one", " two", None]
-    assert [chunk.choices[0].finish_reason for chunk in chunks] == [None, None, None, "stop"]
+    assert [delta.role for delta in deltas] == ["assistant", None, None]
+    assert [delta.content for delta in deltas] == [" one", " two", None]
+    assert [chunk.choices[0].finish_reason for chunk in chunks] == [None, None, "stop"]
     assert len({chunk.id for chunk in chunks}) == 1
     assert all("usage" not in chunk.model_dump(exclude_unset=True) for chunk in chunks)
 
@@ -151,10 +155,26 @@ async def test_the_frames_of_a_stream_are_as_openai_writes_them() -> None:
         response = await client.post("/v1/completions", json=body)
 
     assert response.headers["content-type"].startswith("text/event-stream")
-    first, last, done, rest = response.text.split("\n\n")
-    assert json.loads(first.removeprefix("data: "))["choices"][0]["text"] == " a"
-    assert json.loads(last.removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+    frame, done, rest = response.text.split("\n\n")
+    [choice] = json.loads(frame.removeprefix("data: "))["choices"]
+    assert (choice["text"], choice["finish_reason"]) == (" a", "length")
     assert (done, rest) == ("data: [DONE]", "")
+
+
+async def test_a_stream_that_uses_up_its_tokens_has_a_frame_for_each() -> None:
+    async with asking() as (_, client):
+        stream = await client.chat.completions.create(
+            model="naive",
+            messages=HELLO,
+            max_tokens=3,
+            stream=True,
+            stream_options={"include_usage": True, "continuous_usage_stats": True},  # type: ignore[typeddict-unknown-key]
+        )
+        *frames, last = [chunk async for chunk in stream]
+
+    assert [frame.choices[0].delta.content for frame in frames] == [" a", " b", " c"]
+    assert [frame.choices[0].finish_reason for frame in frames] == [None, None, "length"]
+    assert [frame.usage.completion_tokens for frame in [*frames, last] if frame.usage] == [1, 2, 3, 3]
 
 
 async def test_a_completion_is_answered_whole_and_streamed() -> None:
@@ -243,6 +263,28 @@ async def test_every_sampling_field_reaches_the_engine() -> None:
         max_tokens=5, temperature=0.5, top_p=0.9, top_k=3, seed=7, stop=("a", "b"), ignore_eos=True
     )
     assert paged.asked[1] == SamplingParams(max_tokens=5, temperature=1.0, stop=("a",))
+
+
+async def test_token_ids_reach_the_engine_as_they_are() -> None:
+    paged = Scripted([TokenChunk(text="x", index=0), end()])
+    async with asking(paged) as (_, client):
+        one = await client.completions.create(model="paged", prompt=[5, 6, 7])
+        two = await client.completions.create(model="paged", prompt=[[5, 6], [7]])
+
+    assert [request.prompt_ids for request in paged.requests] == [(5, 6, 7), (5, 6), (7,)]
+    assert {request.prompt for request in paged.requests} == {""}
+    assert [choice.text for choice in two.choices] == ["x", "x"]
+    assert one.usage is not None
+    assert one.usage.prompt_tokens == 3
+
+
+async def test_what_vllms_clients_write_out_is_understood() -> None:
+    paged = Scripted([TokenChunk(text="x", index=0), end()])
+    extensions = {"top_k": -1, "ignore_eos": True, "min_tokens": 4, "repetition_penalty": 1.0, "min_p": 0}
+    async with asking(paged) as (_, client):
+        await client.completions.create(model="paged", prompt="one", max_tokens=4, extra_body=extensions)
+
+    assert paged.asked == [SamplingParams(max_tokens=4, temperature=1.0, ignore_eos=True)]
 
 
 TWO_SAMPLES = [
@@ -346,6 +388,10 @@ IMAGE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url":
         ({"logprobs": True}, "logprobs"),
         ({"top_k": 5}, "top_k"),
         ({"ignore_eos": True}, "ignore_eos"),
+        ({"top_k": -2}, "top_k"),
+        ({"min_tokens": 2}, "min_tokens"),
+        ({"min_tokens": 9, "max_tokens": 8, "ignore_eos": True}, "min_tokens"),
+        ({"repetition_penalty": 1.1}, "repetition_penalty"),
         ({"top_p": 0.5}, "top_p"),
         ({"temperature": 3}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
@@ -407,18 +453,27 @@ async def test_fields_that_ask_for_nothing_pass() -> None:
             tool_choice="none",
             user="someone",
             metadata={"course": "serving"},
-            extra_body={"tools": None, "seed": None, "stop": None, "temperature": None},
+            extra_body={"tools": None, "seed": None, "stop": None, "temperature": None, "new": None},
         )
 
     assert answer.choices[0].message.content == " a"
 
 
-@pytest.mark.parametrize("prompt", ["", "  ", [], ["one", ""], [1, 2], [[1, 2]], 5, None, ["one"] * 257])
+@pytest.mark.parametrize("prompt", ["", "  ", [], ["one", ""], [1, "one"], [True], 5, None, ["one"] * 257])
 async def test_a_prompt_that_is_no_text_is_refused(prompt: Any) -> None:
     async with asking() as (server, client):
         with pytest.raises(openai.BadRequestError) as refused:
             await client.completions.create(model="naive", prompt=prompt)
         assert server.naive.num_in_flight == 0
+
+    assert refused.value.param == "prompt"
+
+
+@pytest.mark.parametrize("prompt", [[1, 2], [[1, 2]], [[1], []]])
+async def test_token_ids_are_refused_by_an_engine_of_texts(prompt: Any) -> None:
+    async with asking() as (_, client):
+        with pytest.raises(openai.BadRequestError, match="as text, not as token ids") as refused:
+            await client.completions.create(model="naive", prompt=prompt)
 
     assert refused.value.param == "prompt"
 
@@ -536,8 +591,8 @@ async def _first_token_of_a_held_stream(server: Served, client: AsyncOpenAI) -> 
     await server.naive.control(ControlAction.STEP)
     await recorded(server.naive.recorder, TokenEmitted)
     stream = aiter(await asked)
-    assert (await anext(stream)).choices[0].delta.role == "assistant"
-    assert (await anext(stream)).choices[0].delta.content == " a"
+    delta = (await anext(stream)).choices[0].delta
+    assert (delta.role, delta.content) == ("assistant", " a")
     return stream
 
 
