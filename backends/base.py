@@ -85,8 +85,9 @@ class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
     sample: int = 0
     """Which of the texts asked for; each ends with a chunk of its own."""
     logprob: float | None = None
-    top_logprobs: tuple[tuple[int, float], ...] = ()
-    """Most likely token ids with theirs, as many as ``SamplingParams.logprobs`` asks for."""
+    top_logprobs: tuple[tuple[int | str, float], ...] = ()
+    """Most likely tokens with theirs, as many as ``SamplingParams.logprobs`` asks for: their ids, or
+    their texts where a remote server tells only these."""
     finish_reason: FinishReason | None = None
     num_prompt_tokens: int | None = None
     """On the last chunk, where only a remote server can count (its ``usage``)."""
@@ -109,6 +110,8 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     """Shown on the button: ``naive``, ``paged``, ``vLLM`` …"""
+    model: str | None = None
+    """What it serves, where that is not the operator's ``--model``; empty until it is known."""
     modes: tuple[str, ...] = ()
     """Ways to run a request, the default first (``sequential``, ``static``)."""
     supported: frozenset[str] = frozenset()

@@ -135,11 +135,13 @@ class ChatEvents:
 
 async def _chunks(request_id: str, log: list[Message], asked: Asked) -> AsyncGenerator[TokenChunk, None]:
     """Ask the engine; closing this ends the request."""
-    prompt = await asked.backend.render_chat(messages_for_model(log, asked.system_prompt))
+    messages = messages_for_model(log, asked.system_prompt)
+    prompt = await asked.backend.render_chat(messages)
     chunks = asked.backend.generate(
         GenerationRequest(
             request_id=request_id,
             prompt=prompt,
+            messages=tuple(messages),
             sampling=asked.sampling,
             source=Source.CHAT,
             mode=asked.mode,

@@ -45,12 +45,13 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
     offered_since = int(time.time())
 
     def describe(engine: Backend) -> dict[str, Any]:
+        model = settings.model if engine.info.model is None else engine.info.model
         return {
             "id": engine.info.name,
             "object": "model",
             "created": offered_since,
             "owned_by": "servescope",
-            "root": settings.model,
+            "root": model or None,
         }
 
     @router.get("/models")
@@ -70,8 +71,7 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
     async def chat_completions(request: Request, body: ChatBody) -> Response:
         """The messages become a prompt by the model's chat template."""
         call = _Call(registry.get(body.model), settings, body, ChatShape())
-        messages = [message.for_template() for message in body.messages]
-        prompt = await unless_gone(request, call.engine.render_chat(messages))
+        prompt = await unless_gone(request, call.engine.render_chat(list(body.for_template())))
         return await call.respond(request, [prompt])
 
     @router.post("/completions")
@@ -98,6 +98,7 @@ class _Call:
         self._body = body
         self._shape = shape
         self._n = 1 if body.n is None else body.n
+        self._messages = body.for_template() if isinstance(body, ChatBody) else None
         asked = body.asked_max_tokens
         if asked is not None:
             admission.check_range(body.max_tokens_field, asked, 1, settings.max_tokens)
@@ -160,6 +161,7 @@ class _Call:
             request_id=uuid.uuid4().hex,
             prompt=prompt if isinstance(prompt, str) else "",
             prompt_ids=None if isinstance(prompt, str) else prompt,
+            messages=self._messages,
             sampling=sampling,
             source=Source.API,
             stream=bool(self._body.stream),

@@ -242,6 +242,9 @@ class ChatBody(SamplingBody):
     logprobs: bool | None = None
     top_logprobs: int | None = None
 
+    def for_template(self) -> tuple[dict[str, str], ...]:
+        return tuple(message.for_template() for message in self.messages)
+
     @property
     def max_tokens_field(self) -> str:
         return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"

@@ -18,7 +18,8 @@ REPLACEMENT = "\ufffd"
 class NamesTokens(Protocol):
     """An engine that can say what a token it did not choose looks like."""
 
-    def token_text(self, token_id: int) -> str: ...
+    def token_text(self, token: int | str) -> str:
+        """Of one of its ``top_logprobs``."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def token_logprob(chunk: TokenChunk, engine: object) -> TokenLogprob | None:
         return None
     top: list[tuple[str, float]] = []
     if isinstance(engine, NamesTokens):
-        top = [(engine.token_text(token_id), logprob) for token_id, logprob in chunk.top_logprobs]
+        top = [(engine.token_text(token), logprob) for token, logprob in chunk.top_logprobs]
     return TokenLogprob(chunk.text, chunk.logprob, top)
 
 
