@@ -3,6 +3,7 @@
 export class Picture {
   width = 0;
   height = 0;
+  numSizes = 0; // times it was measured, and so emptied
 
   #context;
   #observer;
@@ -46,6 +47,7 @@ export class Picture {
 
   #measure(host) {
     const ratio = window.devicePixelRatio || 1;
+    this.numSizes += 1;
     this.width = host.clientWidth;
     this.height = host.clientHeight;
     this.canvas.width = Math.max(1, Math.round(this.width * ratio));

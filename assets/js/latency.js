@@ -5,7 +5,9 @@
 //   │◄─────────────── TTFT ─────────────►│                           │
 //   │◄────────────────────────── E2E latency ───────────────────────►│
 //
-// ITL: one value per gap. TPOT: (last − first token) / (n − 1), one value per request.
+// ITL: one value per gap between what arrived; a gap of zero counts, and is marked wherever it counts.
+// TPOT: (last − first token) / (n − 1), one value per request. Where several tokens come in one chunk
+// the gaps are between chunks, and the number of tokens is what the server says at the end.
 
 import { tokenTimes } from './request.js';
 
@@ -25,7 +27,7 @@ export function gapsOf(request) {
 }
 
 export function latencyOf(request) {
-  const { arrivedTime, firstScheduledTime, firstTokenTime, lastTokenTime, numTokens } = request;
+  const { arrivedTime, firstScheduledTime, firstTokenTime, lastTokenTime, numTokens, numDelivered } = request;
   const gaps = gapsOf(request);
   const sorted = [...gaps].sort((a, b) => a - b);
   const elapsed = since(arrivedTime, lastTokenTime);
@@ -34,12 +36,14 @@ export function latencyOf(request) {
     ttft: since(arrivedTime, firstTokenTime),
     itlP50: percentile(sorted, 0.5),
     itlP95: percentile(sorted, 0.95),
-    tpot: numTokens > 1 ? since(firstTokenTime, lastTokenTime) / (numTokens - 1) : null,
+    tpot: numTokens > 1 && numDelivered > 1 ? since(firstTokenTime, lastTokenTime) / (numTokens - 1) : null,
     e2e: request.finishedTime === null ? null : elapsed, // once no more tokens will come
     numTokens,
     tokensPerSecond: elapsed > 0 ? numTokens / elapsed : null,
     gaps,
+    numGaps: gaps.length,
     numZeroGaps: gaps.filter((gap) => gap === 0).length,
+    hasChunks: numTokens !== numDelivered,
   };
 }
 
@@ -67,7 +71,9 @@ export function summaryOf(measured) {
     e2e: median(complete, 'e2e'),
     numTokens: measured.reduce((sum, { latency }) => sum + latency.numTokens, 0),
     tokensPerSecond: median(complete, 'tokensPerSecond'),
+    numGaps: gaps.length,
     numZeroGaps: gaps.filter((gap) => gap === 0).length,
+    hasChunks: measured.some(({ latency }) => latency.hasChunks),
   };
 }
 
@@ -97,8 +103,12 @@ export function throughput(requests, now, window = 10) {
   return tokens > 0 && seconds > 0 ? tokens / seconds : null;
 }
 
-/** Tokens with a known time after `time`; times ascend, so from the end. */
+/**
+ * Tokens with a known time after `time`; times ascend, so from the end. All tokens of a request are
+ * as many as its server says; of a part of it only what was delivered is known.
+ */
 function countAfter(request, time) {
+  if (request.firstTokenTime > time && request.numMissingTokens === 0) return request.numTokens;
   const { tokenTimes: times } = request.series;
   let place = request.numTokenTimes;
   while (place > 0 && times[place - 1] > time) place -= 1;

@@ -1,8 +1,10 @@
 // The KV cache as deltas leave it: which blocks are findable, how many are free, who shares what.
 // Block tables and filled slots belong to the requests.
 
-export function emptyPool(numBlocks) {
+/** @param {object} [before] the pool that it takes the place of */
+export function emptyPool(numBlocks, before) {
   return {
+    version: (before?.version ?? 0) + 1, // another number whenever a block changes its state or owner
     numFree: null,
     isCached: new Uint8Array(numBlocks ?? 0), // block id → 1 when prefix caching can find it
     refCounts: new Map(), // block id → reference count, where it is more than 1
@@ -14,8 +16,13 @@ export function copyPool(pool) {
   return { ...pool, isCached: pool.isCached.slice(), refCounts: new Map(pool.refCounts) };
 }
 
-export function poolFromSnapshot(snapshot, numBlocks) {
-  const pool = emptyPool(numBlocks);
+/** Blocks that requests can have: all but the one that the engine keeps for itself, if it does. */
+export function numUsableBlocks({ num_blocks: numBlocks, null_block: nullBlock = null }) {
+  return nullBlock === null ? numBlocks : numBlocks - 1;
+}
+
+export function poolFromSnapshot(snapshot, numBlocks, before) {
+  const pool = emptyPool(numBlocks, before);
   pool.numFree = snapshot.num_free_blocks;
   for (const block of snapshot.cached_blocks) mark(pool, block, 1);
   for (const [block, references] of Object.entries(snapshot.ref_counts)) {
@@ -27,6 +34,7 @@ export function poolFromSnapshot(snapshot, numBlocks) {
 
 /** @param {(id: string) => object|null} own gives a request that may be changed */
 export function applyKV(pool, kv, own) {
+  pool.version += 1;
   if (kv.num_free !== null) pool.numFree = kv.num_free;
   for (const block of kv.evicted) mark(pool, block, 0);
   for (const block of kv.cached) mark(pool, block, 1);

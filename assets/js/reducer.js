@@ -10,7 +10,8 @@
 import { applyKV, copyPool, emptyPool } from './pool.js';
 import { applySnapshot } from './snapshot.js';
 import { assignLanes } from './lanes.js';
-import { addStep, addToken, copyRequest, isInFlight, requestFrom, startSpan } from './request.js';
+import { addStep, addToken, copyRequest, finish, isInFlight, requestFrom, startSpan } from './request.js';
+import { hidesSteps, withGauges } from './gauges.js';
 
 /** Finished requests kept to look at; the oldest go first. */
 export const MAX_FINISHED = 200;
@@ -27,6 +28,7 @@ export function initialState() {
     numFinishedKept: 0,
     lanes: new Map(), // pool → ids by lane
     queues: null, // the last `queues` record
+    gauges: new Map(), // server → its last `gauges` records: see gauges.js
     pool: emptyPool(),
     totals: {
       steps: 0,
@@ -63,7 +65,8 @@ export function apply(state, record) {
 const FOLDS = {
   header(state, record) {
     state.header = record;
-    state.pool = emptyPool(record.engine.num_blocks); // a new process: nothing in its cache yet
+    state.pool = emptyPool(record.engine.num_blocks, state.pool); // a new process: nothing in its cache
+    state.gauges = new Map(); // and nothing told yet
     see(state, record.start_time);
   },
 
@@ -74,8 +77,7 @@ const FOLDS = {
   },
 
   arrived(state, record) {
-    const request = requestFrom(record, state.owner);
-    startSpan(request, 'queued', record.time);
+    const request = requestFrom(record, state.owner, !hidesSteps(state.header));
     state.requests.set(request.id, request);
     see(state, record.time);
   },
@@ -103,15 +105,19 @@ const FOLDS = {
     }
   },
 
+  gauges(state, record) {
+    state.gauges = withGauges(state.gauges, record);
+    see(state, record.time);
+  },
+
   finished(state, record) {
     state.totals.requests_finished += 1;
     see(state, record.time);
     const request = own(state, record.request_id);
     if (request === null || !isInFlight(request)) return;
-    request.status = 'finished';
-    request.finishedTime = record.time;
-    request.finishReason = record.reason;
-    request.message = record.message;
+    finish(request, record);
+    state.totals.output_tokens += request.numTokens - request.numDelivered;
+    state.pool.version += 1; // its blocks have no owner any more
     state.numFinishedKept += 1;
     dropOldestFinished(state);
   },

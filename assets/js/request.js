@@ -8,10 +8,24 @@
 //   series.tokenTimes   ●──●──●──●──●──●──►      live:        numTokenTimes = 6
 //                                ▲               checkpoint:  numTokenTimes = 4
 
-/** @typedef {'queued'|'prefill'|'decode'|'preempted'} SpanKind */
+/**
+ * `sent`: no token yet, at an engine whose steps are not seen, so that nobody knows whether it waits.
+ * @typedef {'queued'|'sent'|'prefill'|'decode'|'preempted'} SpanKind
+ */
 
-/** @param {object} arrived a record of type `arrived` @param {object} owner the state it belongs to */
-export function requestFrom(arrived, owner) {
+/**
+ * @param {object} arrived a record of type `arrived`
+ * @param {object} owner the state it belongs to
+ * @param {boolean} isSeen whether the engine shows its steps
+ */
+export function requestFrom(arrived, owner, isSeen = true) {
+  const request = emptyRequest(arrived, owner);
+  request.status = isSeen ? 'waiting' : 'sent';
+  startSpan(request, isSeen ? 'queued' : 'sent', arrived.time);
+  return request;
+}
+
+function emptyRequest(arrived, owner) {
   return {
     owner,
     id: arrived.request_id,
@@ -21,12 +35,13 @@ export function requestFrom(arrived, owner) {
     source: arrived.source,
     stream: arrived.stream,
     arrivedTime: arrived.time,
-    status: 'waiting', // waiting, running, preempted, finished
+    status: null, // waiting, sent, running, preempted, finished
     phase: null,
     firstScheduledTime: null,
     firstTokenTime: null,
     lastTokenTime: null,
-    numTokens: 0,
+    numTokens: 0, // as its server counted at the end, else as many as were delivered
+    numDelivered: 0, // `token` records: chunks, where several tokens can come in one
     numMissingTokens: 0, // emitted before this page could see their times
     tokensComputed: 0, // ΣL
     attentionPairs: 0, // ΣL² without a cache
@@ -61,10 +76,12 @@ export function copyRequest(request, owner) {
 export function addToken(request, time) {
   if (request.firstTokenTime === null) {
     request.firstTokenTime = time;
-    if (spanNow(request) === 'prefill') startSpan(request, 'decode', time);
+    if (request.status === 'sent') request.status = 'running';
+    if (['prefill', 'sent'].includes(spanNow(request))) startSpan(request, 'decode', time);
   }
   request.lastTokenTime = time;
   request.numTokens += 1;
+  request.numDelivered += 1;
   addTokenTime(request, time);
 }
 
@@ -72,6 +89,16 @@ export function addToken(request, time) {
 export function addTokenTime(request, time) {
   request.series.tokenTimes[request.numTokenTimes] = time;
   request.numTokenTimes += 1;
+}
+
+/** Its end, with its server's own counts where it gives them: they are right, whatever was counted. */
+export function finish(request, record) {
+  request.status = 'finished';
+  request.finishedTime = record.time;
+  request.finishReason = record.reason;
+  request.message = record.message;
+  request.numPromptTokens = record.num_prompt_tokens ?? request.numPromptTokens;
+  request.numTokens = record.num_output_tokens ?? request.numTokens;
 }
 
 export function addStep(request, ordinal, row) {

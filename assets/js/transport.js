@@ -3,12 +3,14 @@
 import { ControlError } from './control.js';
 import { count } from './format.js';
 import { h, icon, setAttribute, setText } from './dom.js';
+import { hidesSteps } from './gauges.js';
 import { EngineMenu } from './engine_menu.js';
 import { KeyForm } from './key_form.js';
 import { SpeedChoice } from './speed_choice.js';
 import { StatusLine } from './status_line.js';
 
 const STEERABLE = ['ready', 'paused'];
+const OF_STEPS = ['pause', 'resume', 'step', 'speed'];
 
 export class Transport {
   #pending = false;
@@ -92,7 +94,7 @@ export class Transport {
     const latest = history.column(history.last)?.step.step_id ?? null;
     const text =
       latest === null
-        ? words('transport.no_steps')
+        ? words(hidesSteps(history.live.header) ? 'transport.steps_not_exposed' : 'transport.no_steps')
         : words('transport.position', { step: count(shown), latest: count(latest) });
     setText(this.position, text);
     setAttribute(this.slider, 'aria-valuetext', text);
@@ -136,6 +138,8 @@ export class Transport {
     const { words } = this.tools;
     const { backend, connection, controls } = this.store;
     if (connection.phase !== 'open') return words('transport.no_connection');
+    const note = this.store.history.live.header?.notes?.transport; // known once the engine runs
+    if (note !== undefined && OF_STEPS.includes(action)) return note;
     const has = controls.get(backend)?.includes(action) ?? true; // until told otherwise the server decides
     return has ? null : words('transport.no_control', { backend });
   }

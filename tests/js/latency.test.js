@@ -48,7 +48,7 @@ test('TPOT is undefined for one token, and E2E until no more will come', () => {
 });
 
 test('nothing is known of a request that waits', () => {
-  const { gaps, numTokens, numZeroGaps, ...rest } = latencyOf(requestsOf(arrived())[0]);
+  const { gaps, numTokens, numGaps, numZeroGaps, hasChunks, ...rest } = latencyOf(requestsOf(arrived())[0]);
   assert.deepEqual(new Set(Object.values(rest)), new Set([null]));
 });
 

@@ -6,7 +6,8 @@ import {
   paddingOfRows,
   paddingShare,
 } from '../../assets/js/panels/batch_layout.js';
-import { blockMap, gridOf } from '../../assets/js/panels/kv_blocks.js';
+import { blockMap } from '../../assets/js/panels/pool_map.js';
+import { gridOf } from '../../assets/js/panels/pool_layout.js';
 import { kvKind } from '../../assets/js/panels/kv.js';
 import { itlPoints, timeShare } from '../../assets/js/panels/latency_chart.js';
 import { layoutTimeline, ticksOf } from '../../assets/js/panels/timeline_layout.js';
@@ -134,11 +135,16 @@ test('blocks are filled in the order of the block table, and a shared one counts
       }),
     }),
   );
-  const { owners, filled, numSlotsFilled } = blockMap(state);
-  assert.deepEqual(filled, [4, 0, 16, 0, 0, 1]);
+  const { owners, filled, held, numSlotsFilled } = blockMap(state);
+  assert.deepEqual([...filled], [
+    [2, 16],
+    [0, 4],
+    [5, 1],
+  ]);
+  assert.deepEqual(held, [2, 0, 5], 'in the order of the block tables');
   assert.deepEqual(
-    owners.map((owner) => owner?.id ?? null),
-    ['a', null, 'a', null, null, 'b'],
+    held.map((block) => owners.get(block).id),
+    ['a', 'a', 'b'],
   );
   assert.equal(numSlotsFilled, 21);
 });

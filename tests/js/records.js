@@ -15,6 +15,7 @@ export const header = (fields = {}) => ({
     num_blocks: null,
     max_num_seqs: null,
     max_num_batched_tokens: null,
+    null_block: null,
     ...fields.engine,
   },
   shape: null,
@@ -89,12 +90,28 @@ export const token = (id = 'r0', index = 0, time = 0) => ({
   step_id: null,
   time,
 });
-export const finished = (id = 'r0', time = 0, reason = 'length') => ({
+export const finished = (id = 'r0', time = 0, reason = 'length', fields = {}) => ({
   type: 'finished',
   request_id: id,
   reason,
   time,
   message: null,
+  num_prompt_tokens: null,
+  num_output_tokens: null,
+  ...fields,
+});
+export const gauges = (fields = {}) => ({
+  type: 'gauges',
+  time: 0,
+  source: '/metrics',
+  server: null,
+  num_running: null,
+  num_waiting: null,
+  kv_cache_usage: null,
+  prefix_cache_queries: null,
+  prefix_cache_hits: null,
+  num_preemptions: null,
+  ...fields,
 });
 export const state = (name = 'ready', fields = {}) => ({
   type: 'state',
@@ -123,6 +140,7 @@ export const snapshot = (fields = {}) => ({
   num_free_blocks: null,
   cached_blocks: [],
   ref_counts: {},
+  gauges: [],
   totals: {},
   ...fields,
 });

@@ -42,7 +42,7 @@ test('every state, phase, reason and exposure of the records has words', () => {
       `state.${name}.sentence`,
     ]),
     ...['prefill', 'decode', 'finished'].map((name) => `panel.batch.tip.${name}`),
-    ...['stop', 'length', 'abort', 'error', 'waiting', 'running', 'preempted'].map(
+    ...['stop', 'length', 'abort', 'error', 'waiting', 'sent', 'running', 'preempted'].map(
       (name) => `panel.queues.status.${name}`,
     ),
     ...['chat', 'api', 'workload'].map((name) => `panel.queues.source.${name}`),
@@ -53,7 +53,7 @@ test('every state, phase, reason and exposure of the records has words', () => {
     ...['batch', 'kv', 'queues', 'latency'].flatMap((name) =>
       ['title', 'picture', 'empty', 'formula'].map((part) => `panel.${name}.${part}`),
     ),
-    ...['blocks', 'recompute', 'reserved'].flatMap((kind) => [
+    ...['blocks', 'recompute', 'reserved', 'gauges'].flatMap((kind) => [
       `panel.kv.${kind}.empty`,
       `panel.kv.${kind}.headline`,
       `panel.kv.${kind}.summary`,
@@ -63,7 +63,15 @@ test('every state, phase, reason and exposure of the records has words', () => {
       `transport.${action}`,
       `transport.${action}.hint`,
     ]),
-    ...['waiting', 'running', 'preempted', 'finished'].map((status) => `meta.${status}`),
+    ...['waiting', 'sent', 'running', 'preempted', 'finished'].map((status) => `meta.${status}`),
+    ...['running', 'waiting', 'usage', 'hit_rate', 'queries', 'hits', 'preemptions'].flatMap((name) => [
+      `panel.gauges.${name}`,
+      `panel.gauges.${name}.meaning`,
+    ]),
+    ...['filled', 'shared', 'cached', 'cached_free', 'free', 'null'].map((kind) => `panel.kv.blocks.${kind}`),
+    ...['queued', 'sent', 'prefill', 'decode', 'preempted', 'first'].map(
+      (kind) => `panel.queues.legend.${kind}`,
+    ),
   ];
   assert.deepEqual(
     keys.filter((key) => !(key in en)),

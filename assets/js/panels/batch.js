@@ -7,6 +7,7 @@ import { Panel, legend } from './panel.js';
 import { bindPointing } from './pointing.js';
 import { attentionPairs } from '../reducer.js';
 import { count, duration, percent, shape } from '../format.js';
+import { hidesSteps } from '../gauges.js';
 import { seatLetter } from '../seats.js';
 
 const LEGEND = ['prefill', 'decode', 'padding', 'finished', 'waiting'];
@@ -42,7 +43,7 @@ export class BatchPanel {
   draw(view) {
     this.panel.setExposure(view.state.header);
     const column = view.focusColumn;
-    this.panel.setEmpty(column === null ? view.emptySentence('batch') : null);
+    this.panel.setEmpty(column === null ? this.#emptySentence(view) : null);
     this.panel.setHeadline(column === null ? '' : shape(column.step.input_shape));
     setText(this.counts, column === null ? '' : this.#countsOf(column.step));
     if (!this.picture.isVisible) return;
@@ -68,6 +69,12 @@ export class BatchPanel {
 
   stop() {
     this.picture.stop();
+  }
+
+  #emptySentence(view) {
+    const { header } = view.state;
+    if (!hidesSteps(header)) return view.emptySentence('batch');
+    return header.notes?.batch ?? this.tools.words('panel.batch.not_exposed');
   }
 
   #countsOf(step) {

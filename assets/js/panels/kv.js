@@ -1,22 +1,28 @@
 // The KV cache panel. Engines keep K and V in three ways, and each is shown as what it is:
 // in blocks, in one reserved run a request, or not at all, so that everything is computed again.
+// Of an engine whose steps are not seen, the sums that it tells are shown.
 
 import { h, setAttribute } from '../dom.js';
 import { BlocksView } from './kv_blocks.js';
+import { GaugesView } from './kv_gauges.js';
 import { Panel } from './panel.js';
 import { bindPointing } from './pointing.js';
 import { RecomputeView } from './kv_recompute.js';
 import { ReservedView } from './kv_reserved.js';
+import { hidesSteps } from '../gauges.js';
 
-/** Which of the three it is; `null` when the engine does not tell. */
+/** Which of them it is; `null` when the engine does not tell. */
 export function kvKind(state) {
   const { header } = state;
+  if (hidesSteps(header)) return state.gauges.size > 0 ? 'gauges' : null;
   if (header === null || header.measured.kv === 'not_exposed') return null;
   if (header.engine.block_size !== null) return 'blocks';
   return state.pool.reserves || header.measured.kv === 'measured' ? 'reserved' : 'recompute';
 }
 
 export class KVPanel {
+  #drawnFrom = []; // while it stays the same, so does the picture
+
   constructor(tools, store, onResize) {
     this.tools = tools;
     this.store = store;
@@ -31,6 +37,7 @@ export class KVPanel {
       blocks: new BlocksView(tools, store),
       reserved: new ReservedView(tools, store),
       recompute: new RecomputeView(tools, store),
+      gauges: new GaugesView(tools, store),
     };
     bindPointing(this.picture.canvas, {
       tools,
@@ -49,14 +56,18 @@ export class KVPanel {
     this.panel.setHeadline(isEmpty ? '' : this.view.headline(view));
     if (isEmpty) return;
     this.view.updateDetails(view);
-    if (this.picture.isVisible) {
-      this.view.draw(this.picture.begin(), {
-        ...view,
-        width: this.picture.width,
-        height: this.picture.height,
-      });
-    }
+    if (this.picture.isVisible) this.#drawPicture(view);
     this.panel.setSummary(() => this.view.inWords(view));
+  }
+
+  /** Only what would look different: a pool can have tens of thousands of blocks. */
+  #drawPicture(view) {
+    const { width, height, numSizes } = this.picture;
+    const scene = { ...view, width, height };
+    const from = [this.view, numSizes, ...(this.view.dependsOn?.(scene) ?? [{}])];
+    if (from.length === this.#drawnFrom.length && from.every((one, i) => one === this.#drawnFrom[i])) return;
+    this.#drawnFrom = from;
+    this.view.draw(this.picture.begin(), scene);
   }
 
   stop() {

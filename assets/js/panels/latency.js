@@ -1,12 +1,12 @@
 // The Latency panel: a table, and the gap before each token as a chart.
 
 import { Chart } from './chart.js';
-import { LatencyTable } from './latency_table.js';
+import { LatencyTable, gapNote } from './latency_table.js';
 import { MARGIN, itlFigure, itlPoints, timeShare } from './latency_chart.js';
 import { Panel } from './panel.js';
 import { count, duration, rate } from '../format.js';
 import { explain } from '../tooltip.js';
-import { h } from '../dom.js';
+import { h, setText } from '../dom.js';
 import { throughput } from '../latency.js';
 
 const TABLE_INTERVAL = 250; // numbers that change more often cannot be read
@@ -23,6 +23,8 @@ export class LatencyPanel {
     this.element = this.panel.element;
     this.table = new LatencyTable(tools, store);
     this.#addChart();
+    this.gaps = h('p', { class: 'scope-gaps', hidden: true });
+    this.panel.footer.append(this.gaps);
     this.#explainHeadline();
   }
 
@@ -79,6 +81,9 @@ export class LatencyPanel {
     this.panel.setHeadline(
       perSecond === null ? '' : this.tools.words('panel.latency.headline', { rate: rate(perSecond) }),
     );
+    const note = gapNote(summary, this.tools.words);
+    this.gaps.hidden = note === null;
+    setText(this.gaps, note ?? '');
     this.panel.setSummary(() => this.#inWords(summary));
     this.#updateChart(view);
   }

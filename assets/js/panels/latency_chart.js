@@ -45,6 +45,7 @@ export function itlFigure({ start, end, series }, { palette, words, lit, moment 
     x: times.map((time) => time - end),
     y: gaps.map((gap) => gap * unit.perSecond),
     marker: markerOf(request, gaps, palette, lit),
+    cliponaxis: false, // a mark at zero lies on the axis, and is whole
     hovertemplate: `${seatLetter(request.seat)}  %{y:.3~r} ${unit.name}<extra></extra>`,
   }));
   return {

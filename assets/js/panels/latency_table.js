@@ -139,11 +139,21 @@ export class LatencyTable {
 
   #fill(cells, latency) {
     NAMES.forEach((name, index) => setText(cells[index], COLUMNS[name](latency)));
-    const { numZeroGaps } = latency; // tokens that came in one delivery: counted in ITL, and said
-    const note =
-      numZeroGaps === 0 ? null : this.tools.words('panel.latency.zero_gaps', { number: count(numZeroGaps) });
-    for (const name of ['itl_p50', 'itl_p95']) setAttribute(cells[NAMES.indexOf(name)], 'title', note);
+    const note = gapNote(latency, this.tools.words);
+    for (const name of ['itl_p50', 'itl_p95']) {
+      const cell = cells[NAMES.indexOf(name)];
+      setAttribute(cell, 'title', note);
+      setAttribute(cell, 'data-mark', latency.numZeroGaps > 0 ? '∘' : latency.hasChunks ? '*' : null);
+    }
   }
+}
+
+/** What must be known of gaps before one trusts their percentiles; `null`: nothing. */
+export function gapNote({ numZeroGaps, numGaps, hasChunks }, words) {
+  const zeros =
+    numZeroGaps > 0 && `∘ ${words('panel.latency.zero_gaps', { number: count(numZeroGaps), gaps: count(numGaps) })}`;
+  const chunks = hasChunks && `* ${words('panel.latency.chunks')}`;
+  return [zeros, chunks].filter(Boolean).join(' ') || null;
 }
 
 /** Newest first: those that get tokens, then the finished, then those that wait. */

@@ -6,11 +6,17 @@ import { AXIS, LEFT, RIGHT, drawTimeline } from './timeline_picture.js';
 import { bindPointing } from './pointing.js';
 import { count, duration } from '../format.js';
 import { isInFlight, isWaiting } from '../request.js';
+import { hidesSteps, latestGauges, sumOf } from '../gauges.js';
 import { latencyOf } from '../latency.js';
 import { layoutTimeline } from './timeline_layout.js';
 import { seatLetter } from '../seats.js';
+import { ServerTable } from './server_table.js';
 
-const LEGEND = ['queued', 'prefill', 'decode', 'preempted', 'first'];
+const LEGEND = ['queued', 'sent', 'prefill', 'decode', 'preempted', 'first'];
+const IF_STEPS_ARE_SEEN = { queued: true, sent: false, prefill: true, preempted: true };
+
+/** Calls that wait for the one before them to end: arrived, and not yet in the engine's own queue. */
+const BLOCKING = 'blocking_calls';
 
 export class QueuesPanel {
   #layout = null;
@@ -29,7 +35,8 @@ export class QueuesPanel {
     );
     this.queues = h('div', { class: 'scope-queues' });
     const host = h('div', { class: 'scope-body' });
-    this.panel.body.append(this.#flow(), this.queues, host);
+    this.servers = new ServerTable(tools, ['running', 'waiting']);
+    this.panel.body.append(this.#flow(), this.servers.element, this.queues, host);
     this.picture = this.panel.picture(host, onResize);
     this.clear = h('button', { type: 'button', class: 'scope-link' }, words('panel.queues.clear'));
     this.clear.addEventListener('click', () => store.set({ clearedTime: store.history.live.time }), {
@@ -38,13 +45,8 @@ export class QueuesPanel {
     this.hiddenCount = h('span', { class: 'scope-more', hidden: true });
     this.panel.actions.append(this.clear);
     this.queues.append(this.hiddenCount);
-    this.panel.footer.append(
-      h(
-        'div',
-        { class: 'scope-legends' },
-        ...LEGEND.map((kind) => legend(kind, words(`panel.queues.legend.${kind}`))),
-      ),
-    );
+    this.legend = LEGEND.map((kind) => legend(kind, words(`panel.queues.legend.${kind}`)));
+    this.panel.footer.append(h('div', { class: 'scope-legends' }, ...this.legend));
     bindPointing(this.picture.canvas, {
       tools,
       store,
@@ -54,22 +56,16 @@ export class QueuesPanel {
   }
 
   draw(view) {
-    const { words } = this.tools;
     const { state, requests } = view;
     this.panel.setExposure(state.header);
-    const isExposed = state.header?.measured.queues !== 'not_exposed';
-    const isEmpty = requests.length === 0 && state.totals.requests_finished === 0;
-    this.panel.setEmpty(
-      !isExposed ? words('panel.queues.not_exposed') : isEmpty ? view.emptySentence('queues') : null,
-    );
-    const numWaiting = requests.filter(isWaiting).length;
-    const numRunning = requests.filter((request) => request.status === 'running').length;
-    this.panel.setHeadline(
-      isEmpty
-        ? ''
-        : words('panel.queues.headline', { waiting: count(numWaiting), running: count(numRunning) }),
-    );
+    const told = latestGauges(state);
+    const isEmpty = requests.length === 0 && state.totals.requests_finished === 0 && told.length === 0;
+    this.panel.setEmpty(isEmpty ? this.#emptySentence(view) : null);
+    const { numWaiting, numRunning } = numbersOf(view, told);
+    this.panel.setHeadline(isEmpty ? '' : this.#headline(view, numWaiting, numRunning));
     this.#updateFlow(state, numWaiting, numRunning);
+    this.servers.update(told);
+    this.#updateLegend(state.header);
     this.clear.hidden = requests.every(isInFlight);
     if (this.picture.isVisible && !isEmpty) this.#drawPicture(view);
     this.panel.setSummary(() => this.#inWords(view, numWaiting, numRunning));
@@ -77,6 +73,27 @@ export class QueuesPanel {
 
   stop() {
     this.picture.stop();
+  }
+
+  #emptySentence(view) {
+    const { header } = view.state;
+    if (header?.measured.queues !== 'not_exposed') return view.emptySentence('queues');
+    return header.notes?.queues ?? this.tools.words('panel.queues.not_exposed');
+  }
+
+  #headline({ state, requests }, numWaiting, numRunning) {
+    const { words } = this.tools;
+    const numbers = { waiting: count(numWaiting), running: count(numRunning) };
+    return hidesSteps(state.header)
+      ? words('panel.queues.headline.sent', { number: count(requests.filter(isInFlight).length) })
+      : words('panel.queues.headline', numbers);
+  }
+
+  #updateLegend(header) {
+    const isSeen = !hidesSteps(header);
+    LEGEND.forEach((kind, index) => {
+      this.legend[index].hidden = (IF_STEPS_ARE_SEEN[kind] ?? isSeen) !== isSeen;
+    });
   }
 
   #flow() {
@@ -104,7 +121,7 @@ export class QueuesPanel {
 
   #updateFlow(state, numWaiting, numRunning) {
     const depths = Object.entries(state.queues?.queues ?? {});
-    const incoming = depths.filter(([name]) => name.startsWith('incoming'));
+    const incoming = depths.filter(([name]) => name.startsWith('incoming') || name === BLOCKING);
     const sum = incoming.length === 0 ? null : incoming.reduce((total, [, depth]) => total + depth, 0);
     const slots = slotsOf(state);
     setText(this.stages.incoming, count(sum));
@@ -123,7 +140,11 @@ export class QueuesPanel {
     if (!this.#queueChips.has(name)) {
       const number = h('b');
       this.#queueChips.set(name, number);
-      this.hiddenCount.before(h('span', { class: 'scope-queue', 'data-name': name }, name, number));
+      const { words } = this.tools;
+      const title = name === BLOCKING ? words('panel.queues.blocking_calls.meaning') : null;
+      const shown = name === BLOCKING ? words('panel.queues.blocking_calls') : name;
+      const chip = h('span', { class: 'scope-queue', 'data-name': name, title }, shown, number);
+      this.hiddenCount.before(chip);
     }
     const number = this.#queueChips.get(name);
     setText(number, count(depth));
@@ -228,6 +249,17 @@ export class QueuesPanel {
       .map((request) => `${seatLetter(request.seat)}: ${words(`panel.queues.status.${request.status}`)}`);
     return [head, ...rows].join(' ');
   }
+}
+
+/** As the steps show them; where they are not seen, as the servers tell, else `null`. */
+function numbersOf({ state, requests }, told) {
+  if (hidesSteps(state.header)) {
+    return { numWaiting: sumOf(told, 'num_waiting'), numRunning: sumOf(told, 'num_running') };
+  }
+  return {
+    numWaiting: requests.filter(isWaiting).length,
+    numRunning: requests.filter((request) => request.status === 'running').length,
+  };
 }
 
 /** Places in all batches together; `null` for an engine without such a limit. */

@@ -73,7 +73,7 @@ function drawRow(context, { layout, place, palette }, request, y) {
   }
 }
 
-const HEIGHTS = { queued: 0.62, prefill: 0.8, decode: 0.46, preempted: 0.62 };
+const HEIGHTS = { queued: 0.62, sent: 0.62, prefill: 0.8, decode: 0.46, preempted: 0.62 };
 
 function drawSpan(context, palette, { span, place, seat, y, height }) {
   const { fill } = palette.seat(seat);
@@ -88,9 +88,12 @@ function drawSpan(context, palette, { span, place, seat, y, height }) {
     context.fillRect(left, top, width, tall);
     return;
   }
-  context.fillStyle = hatch(context, span.kind === 'queued' ? fill : palette.warn, '/');
-  context.fillRect(left, top, width, tall);
-  context.strokeStyle = span.kind === 'queued' ? fill : palette.warn;
+  const colour = span.kind === 'preempted' ? palette.warn : fill;
+  if (span.kind !== 'sent') {
+    context.fillStyle = hatch(context, colour, '/');
+    context.fillRect(left, top, width, tall);
+  }
+  context.strokeStyle = colour;
   context.lineWidth = 1;
   if (span.kind === 'preempted') context.setLineDash([3, 2]);
   context.strokeRect(left + 0.5, top + 0.5, Math.max(0, width - 1), tall - 1);

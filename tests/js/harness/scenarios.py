@@ -265,7 +265,12 @@ class Blocks:
 
 
 def paged(
-    jobs: list[Job], num_blocks: int = 96, block_size: int = 16, max_num_seqs: int = 8, budget: int = 64
+    jobs: list[Job],
+    num_blocks: int = 96,
+    block_size: int = 16,
+    max_num_seqs: int = 8,
+    budget: int = 64,
+    null_block: int | None = None,
 ) -> list[AnyRecord]:
     """Blocks, chunked prefill, prefix sharing, preemption by recompute."""
     engine = EngineConfig(
@@ -274,9 +279,12 @@ def paged(
         num_blocks=num_blocks,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=budget,
+        null_block=null_block,
     )
     stage = Stage(header("paged", engine, Exposure.MEASURED))
     pool = Blocks(num_blocks, block_size)
+    if null_block is not None:
+        pool.free.remove(null_block)
     todo = sorted(jobs, key=lambda job: job.arrival)
     origin = stage.now
     waiting: list[Job] = []
@@ -475,6 +483,18 @@ def crowd(number: int = 300) -> list[AnyRecord]:
     return paged(jobs, num_blocks=4000, max_num_seqs=32, budget=256)
 
 
+def null_block() -> list[AnyRecord]:
+    """As vLLM shows itself: block 0 is its own, 11 of 32 slots are for the requests."""
+    jobs = [Job(n * 0.5, 40 + 9 * n, 30 + 7 * n) for n in range(5)]
+    return paged(jobs, num_blocks=12, block_size=32, null_block=0)
+
+
+def large_pool(num_blocks: int) -> list[AnyRecord]:
+    """A handful of requests at a time in a realistic pool."""
+    jobs = [Job(n * 1.3, 90 + (n * 131) % 700, 60 + (n * 53) % 90) for n in range(24)]
+    return paged(jobs, num_blocks=num_blocks, budget=512, null_block=0)
+
+
 def static_groups() -> list[AnyRecord]:
     return static_batch(
         [
@@ -491,4 +511,8 @@ SCENES: dict[str, Callable[[], list[AnyRecord]]] = {
     "paged": busy_paged,
     "crowd": crowd,
     "generate": static_groups,
+    "null": null_block,
+    "pool-2800": lambda: large_pool(2800),
+    "pool-10000": lambda: large_pool(10_000),
+    "pool-60000": lambda: large_pool(60_000),
 }

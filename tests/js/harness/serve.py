@@ -21,6 +21,7 @@ from backends.records import EngineConfig, Exposure, State
 from backends.registry import Registry
 from backends.settings import Settings
 from components.static import add_static_routes
+from tests.js.harness.remote_scenes import remote
 from tests.js.harness.scenarios import SCENES, header
 from tests.js.harness.scripted_engine import ScriptedEngine
 
@@ -35,6 +36,8 @@ def engines() -> dict[str, ScriptedEngine]:
     made |= {
         f"live-{name}": ScriptedEngine(f"live-{name}", scene(), share=0.2) for name, scene in SCENES.items()
     }
+    made["remote"] = ScriptedEngine("remote", remote())
+    made["remotes"] = ScriptedEngine("remotes", remote(num_servers=3))
     opening = header("ready", EngineConfig(max_model_len=1024, batch_size=4), Exposure.DERIVED)
     made["ready"] = ScriptedEngine("ready", [opening])
     made["idle"] = ScriptedEngine("idle", [], state=State.IDLE)
