@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from playwright.async_api import Browser, Page, expect
 from pytest_asyncio import fixture
 
+from tests.app_server import app_server
 from tests.browser.conftest import DESKTOP, OpenPage
 from tests.browser.site import ChatPage, Complaints
 
-ROOT = Path(__file__).resolve().parents[2]
 START_PATIENCE = 240
-"""Seconds for server and engine to come up; the first time the weights are prepared."""
+"""Seconds for an engine to come up; the first time the weights are prepared."""
 STEP_PATIENCE = 60_000
 """Milliseconds for some steps of a model without a cache on a busy machine."""
 
@@ -43,34 +38,11 @@ IN_FLIGHT = """() => [...window.servescope.store.history.live.requests.values()]
     .filter(request => request.finishReason === null).length"""
 
 
-async def address_of(process: Process) -> str:
-    """What the server says first; returns when it answers there."""
-    assert process.stdout is not None
-    line = (await process.stdout.readline()).decode()
-    assert line.startswith("Servescope: "), line
-    address = line.removeprefix("Servescope: ").strip()
-    async with httpx.AsyncClient(trust_env=False) as client:
-        while process.returncode is None:
-            try:
-                (await client.get(f"{address}health")).raise_for_status()
-            except httpx.ConnectError:
-                await asyncio.sleep(0.1)  # nothing tells from outside when a port begins to answer
-            else:
-                return address
-    raise AssertionError(f"app.py ended with {process.returncode}")
-
-
-@fixture(scope="module", loop_scope="session")
-async def address() -> AsyncIterator[str]:
-    """Of a server that is ended whatever happens. Its paged engine's pool fits on the screen."""
-    options = ("--port", "0", "--backends", "naive,paged", "--num-blocks", str(NUM_BLOCKS))
-    process = await asyncio.create_subprocess_exec(sys.executable, "app.py", *options, cwd=ROOT, stdout=PIPE)
-    try:
-        async with asyncio.timeout(START_PATIENCE):
-            yield await address_of(process)
-    finally:
-        process.terminate()
-        await process.wait()
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of a server whose paged engine's pool fits on the screen."""
+    with app_server("--backends", "naive,paged", "--num-blocks", str(NUM_BLOCKS)) as address:
+        yield f"{address}/"
 
 
 @fixture(loop_scope="session")

@@ -1,0 +1,48 @@
+"""``python app.py`` as its users start it: a process of its own on a free port."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
+ROOT = Path(__file__).resolve().parents[1]
+START_PATIENCE = 120
+"""Seconds for the server to answer; its engines come up behind it."""
+END_PATIENCE = 30
+
+
+@contextmanager
+def app_server(*options: str) -> Iterator[str]:
+    """Its address, ``http://127.0.0.1:…``, once it answers there; it is ended whatever happens."""
+    command = [sys.executable, "app.py", "--port", "0", *options]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            assert said.startswith("Servescope: "), said
+            address = said.removeprefix("Servescope: ").strip().removesuffix("/")
+            _until_it_answers(address, process)
+            yield address
+        finally:
+            process.terminate()
+            try:
+                process.wait(END_PATIENCE)
+            finally:
+                process.kill()
+
+
+@retry(
+    retry=retry_if_exception_type(httpx.TransportError),
+    wait=wait_fixed(0.1),  # nothing tells from outside when a port begins to answer
+    stop=stop_after_delay(START_PATIENCE),
+    reraise=True,
+)
+def _until_it_answers(address: str, process: subprocess.Popen[str]) -> None:
+    assert process.poll() is None, f"app.py ended with {process.returncode}"
+    httpx.get(f"{address}/health", trust_env=False, timeout=START_PATIENCE).raise_for_status()
