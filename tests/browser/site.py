@@ -100,6 +100,13 @@ async def running_site() -> AsyncIterator[Site]:
     engines["generate"].info = msgspec.structs.replace(
         engines["generate"].info, supported=frozenset({"top_p", "top_k", "seed"})
     )
+    async with serving(engines) as url:
+        yield Site(url, engines, scripts)
+
+
+@asynccontextmanager
+async def serving(engines: dict[str, FakeBackend]) -> AsyncIterator[str]:
+    """The whole server over these engines, at its address."""
     registry = Registry({name: lambda engine=engine: engine for name, engine in engines.items()})
     app = create_app(SETTINGS, registry)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -107,7 +114,7 @@ async def running_site() -> AsyncIterator[Site]:
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listener]))
         try:
-            yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}/", engines, scripts)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
         finally:
             server.should_exit = True
             await serving
