@@ -34,6 +34,8 @@ def build_registry(settings: Settings) -> Registry:
         "naive": lambda: _naive(settings),
         "generate": lambda: _generate(settings),
         "paged": lambda: _paged(settings),
+        "remote": lambda: _remote(settings),
+        "vllm": lambda: _vllm(settings),
     }
     return Registry({name: factories[name] for name in settings.backends})
 
@@ -54,6 +56,18 @@ def _paged(settings: Settings) -> Backend:
     from backends.paged.engine import PagedEngine
 
     return PagedEngine(settings)
+
+
+def _vllm(settings: Settings) -> Backend:
+    from backends.vllm_async.engine import VllmEngine
+
+    return VllmEngine(settings)
+
+
+def _remote(settings: Settings) -> Backend:
+    from backends.remote.engine import RemoteBackend
+
+    return RemoteBackend(settings)
 
 
 def create_app(settings: Settings, registry: Registry) -> FastAPI:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import sys
@@ -158,12 +157,10 @@ def child_main(connection: Connection, main: str, config: Any) -> None:
 def die_with_parent() -> None:
     """On Linux the kernel ends this process when its parent is killed, whatever it is doing.
 
-    Elsewhere the beat thread notices within a second.
+    The parent of a child that came from a fork server is that server, which ends with the web process.
+    Elsewhere, and where the parent was gone already, the beat thread notices within a second.
     """
     if sys.platform != "linux":
         return
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    if parent is not None and os.getppid() != parent.pid:  # it was gone before we asked
-        os._exit(0)

@@ -15,13 +15,17 @@ ends at once, on both sides.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import multiprocessing
+import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from multiprocessing import forkserver
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -61,6 +65,10 @@ class EngineProcess(Generic[Inbound]):
     ``function(channel, config)``: a name, since importing it here would import what it computes
     with. ``on_message``, ``on_progress`` and ``on_death`` are called from the reader thread.
     ``on_death`` is called exactly once, with the reason, unless ``stop`` was called first.
+
+    ``preload`` names modules that are loaded once, in a fork server: the child starts from there and
+    has them already, which is what makes a restart of an engine with heavy imports quick. Such a
+    child may have children of its own.
     """
 
     def __init__(
@@ -73,6 +81,7 @@ class EngineProcess(Generic[Inbound]):
         on_message: Callable[[Inbound], None],
         on_progress: Callable[[float, str], None],
         on_death: Callable[[EngineDied], None],
+        preload: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.ready: Future[bytes] = Future()
@@ -89,10 +98,15 @@ class EngineProcess(Generic[Inbound]):
         self._last_words: str | None = None
         self._last_beat = time.monotonic()
         self._spawned_at = time.monotonic()
-        context = multiprocessing.get_context("spawn")
+        self._preload = list(preload)
+        if preload:
+            atexit.register(self.kill)  # nothing else ends what is no daemon when this process exits
+        context = (
+            multiprocessing.get_context("forkserver") if preload else multiprocessing.get_context("spawn")
+        )
         self._connection, self._child_end = context.Pipe(duplex=True)
         self._process = context.Process(
-            target=child_main, args=(self._child_end, main, config), name=name, daemon=True
+            target=child_main, args=(self._child_end, main, config), name=name, daemon=not preload
         )
         self._reader = threading.Thread(target=self._live, name=f"{name}-reader", daemon=True)
 
@@ -113,8 +127,9 @@ class EngineProcess(Generic[Inbound]):
         self._send_bytes(encode(message))
 
     def kill(self) -> None:
-        """End the child the hard way; ``on_death`` follows."""
-        self._process.kill()
+        """End the child the hard way; ``on_death`` follows. Harmless before and after its life."""
+        if self._process.pid is not None:
+            self._process.kill()
 
     def stop(self) -> None:
         """Tell the child to go, wait for it, kill it if it does not. Blocks; idempotent."""
@@ -144,6 +159,8 @@ class EngineProcess(Generic[Inbound]):
         """
         try:
             self._spawned_at = time.monotonic()
+            if self._preload:
+                _run_fork_server(self._preload)
             self._process.start()
             self._child_end.close()  # or the pipe would not end with the child
             self._read()
@@ -194,6 +211,7 @@ class EngineProcess(Generic[Inbound]):
 
     def _mourn(self) -> None:
         """The child is gone, or as good as gone: say why, once."""
+        atexit.unregister(self.kill)
         with self._sending:
             self._connection.close()
         if self._process.pid is not None:
@@ -215,3 +233,18 @@ class EngineProcess(Generic[Inbound]):
         if self._last_words:
             return f"The process of {self.name} failed: {self._last_words}"
         return f"The process of {self.name} ended with exit code {code}."
+
+
+def _run_fork_server(preload: list[str]) -> None:
+    """Start it if it does not run. It does not get ``sys.path`` from here before Python 3.13 (CPython
+    issue 117378), and would pass over modules that it does not find without a word."""
+    multiprocessing.set_forkserver_preload(preload)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before

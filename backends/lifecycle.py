@@ -71,6 +71,10 @@ class Lifecycle:
             self._coming_up = asyncio.create_task(self._come_up(State.STARTING))
         await asyncio.shield(self._coming_up)
 
+    def rule_out(self, error: EngineUnavailable) -> None:
+        """It cannot run here, as is known before anybody asks."""
+        self._refuse(error)
+
     def progress(self, fraction: float | None, sentence: str) -> None:
         """How far the start is. Ignored when the engine is not coming up."""
         if self._state.state in (State.STARTING, State.RESTARTING):

@@ -12,12 +12,13 @@ from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 KNOWN_BACKENDS = ("naive", "generate", "paged", "vllm", "remote")
-SHIPPED_BACKENDS = ("naive", "generate", "paged")
+SHIPPED_BACKENDS = ("naive", "generate", "paged", "vllm")
 
 
 class ResultRouting(StrEnum):
@@ -48,8 +49,21 @@ class Settings(BaseSettings):
     )
 
     model: str = Field("smollm2", min_length=1, description="hub id, local path, or smollm2 (works offline)")
+    remote_url: Names = Field(
+        (),
+        repr=False,  # it may hold a password
+        description="OpenAI-compatible server(s) behind the engine remote, comma-separated",
+    )
+    remote_api_key: str | None = Field(
+        None, pattern=r"^[\x21-\x7e]+$", repr=False, description="key of the remote server(s)"
+    )
+    remote_model: str | None = Field(
+        None, min_length=1, description="model to ask the remote server(s) for (default: their first)"
+    )
     backends: Names = Field(
-        SHIPPED_BACKENDS, description="engines to offer, comma-separated; the page opens with the first"
+        SHIPPED_BACKENDS,
+        validate_default=True,
+        description="engines to offer, comma-separated; the page opens with the first",
     )
     preload: Names | None = Field(
         None,
@@ -59,7 +73,9 @@ class Settings(BaseSettings):
     port: int = Field(7860, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     root_path: str = Field("", description="path prefix behind a proxy, such as /lab")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where the model runs")
-    max_model_len: int = Field(1024, ge=8, le=1_000_000, description="longest prompt plus answer, in tokens")
+    max_model_len: int = Field(
+        1024, ge=8, le=1_000_000, description="longest prompt plus answer, in tokens (vLLM: 512 unless given)"
+    )
     batch_size: int = Field(
         4, ge=1, le=256, description="places in each of the naive pools and in a static batch"
     )
@@ -72,6 +88,11 @@ class Settings(BaseSettings):
     gpu_memory_utilization: float = Field(
         0.5, gt=0, le=1, description="share of the memory that a KV cache may take"
     )
+    enforce_eager: bool = Field(True, description="vLLM: no compilation and no CUDA graphs")
+    vllm_args: str = Field(
+        "", description="more arguments for vLLM's engine, as for vllm serve: --vllm-args '--seed 1'"
+    )
+    vllm_tap: bool = Field(True, description="vLLM: see every step and block through its scheduler")
     public: bool = Field(
         False, description="strangers may come: limits per visitor, no control without the key"
     )
@@ -84,7 +105,7 @@ class Settings(BaseSettings):
     )
     cache_dir: Path = Field(Path.home() / ".cache" / "servescope", description="where prepared weights lie")
 
-    @field_validator("backends", "preload", mode="before")
+    @field_validator("backends", "preload", "remote_url", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -92,6 +113,25 @@ class Settings(BaseSettings):
         if isinstance(value, list):  # the command line gives one list entry per occurrence
             return tuple(name.strip() for part in value for name in str(part).split(",") if name.strip())
         return value
+
+    @field_validator("remote_url")
+    @classmethod
+    def _addresses(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for number, url in enumerate(urls, start=1):
+            _check_url(f"address {number}", url)
+        if len({url.rstrip("/").removesuffix("/v1") for url in urls}) != len(urls):
+            raise ValueError("a server is named twice")
+        return urls
+
+    @field_validator("backends")
+    @classmethod
+    def _with_remote(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """``remote`` is offered exactly where there is a server to ask."""
+        if "remote_url" not in info.data:  # refused itself
+            return names
+        if "remote" in names and not info.data["remote_url"]:
+            raise ValueError("remote needs the address of a server: --remote-url")
+        return (*names, "remote") if info.data["remote_url"] and "remote" not in names else names
 
     @field_validator("backends", "preload")
     @classmethod
@@ -125,6 +165,19 @@ class Settings(BaseSettings):
             return ip_address(self.host).is_loopback
         except ValueError:  # a name
             return self.host == "localhost"
+
+
+def _check_url(which: str, url: str) -> None:
+    """Raises ``ValueError`` without repeating the address, which may hold a password."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(f"{which} is no URL") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError(f"{which} must begin with http:// or https:// and name a host")
+    if parts.query or parts.fragment or not url.isprintable() or " " in url:
+        raise ValueError(f"{which} must be a plain address, without ?, # or spaces")
 
 
 def parse_settings(args: list[str] | None = None) -> Settings:

@@ -31,6 +31,9 @@ class SetGate(msgspec.Struct, frozen=True, kw_only=True, tag="gate"):
 class StepOnce(msgspec.Struct, frozen=True, tag="step_once"):
     """Let one step through a closed gate."""
 
+    time: float
+    """When it was asked for: a worker that has been idle since then has nothing to do for it."""
+
 
 ToWorker = AddRequest | AbortRequest | SetGate | StepOnce
 
@@ -40,7 +43,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
     request_id: str
     index: int
-    step_id: int
+    step_id: int | None
     token_id: int
     text: str
     logprob: float | None = None
@@ -54,6 +57,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     reason: FinishReason
     text: str = ""
     """Held back as the possible start of a stop string that then never came."""
+    refusal: str | None = None
+    """Why the engine did not take the request; the reason is then ``error``."""
 
 
 class WorkerUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,5 +68,7 @@ class WorkerUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """For the recorder as they are: a step, a change of the KV cache."""
     tokens: list[Token] = []
     ended: list[Ended] = []
-    num_waiting: int = 0
-    """Requests in the worker's queue."""
+    num_waiting: int | None = 0
+    """Requests in the worker's queue; ``None`` where the engine does not tell."""
+    queues: dict[str, int] = {}
+    """Depths of other queues of the worker, by name."""

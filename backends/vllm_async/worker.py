@@ -1,0 +1,67 @@
+"""The vLLM worker's process: bring vLLM up, say so, and serve until the server goes.
+
+When EngineCore dies this process dies with its reason, and the server starts another: from the fork
+server, where vLLM is loaded already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from pathlib import Path
+
+import msgspec
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from backends.engine_child import ChildChannel, ParentGone
+from backends.records import EngineGauges
+from backends.vllm_async.frontend import Frontend
+from backends.vllm_async.last_words import LastWords
+from backends.vllm_async.launch import CannotRun, launch
+from backends.vllm_async.messages import ToVllm, WorkerConfig
+
+logger = logging.getLogger(__name__)
+
+
+class EngineCoreDied(Exception):
+    """With the reason, where it could still tell one."""
+
+
+def main(channel: ChildChannel, config: WorkerConfig) -> None:
+    """Ends this process itself: vLLM's own clean-up takes seconds, and there is nothing to keep. The
+    kernel ends EngineCore with it (``launch.py``)."""
+    words = LastWords(Path(config.scratch) / "last_words")
+    words.listen()
+    try:
+        asyncio.run(_serve(channel, config, words))
+    except* CannotRun as refused:
+        channel.fail(str(refused.exceptions[0]))
+    except* EngineDeadError:
+        channel.say_last_words(EngineCoreDied(words.read() or "it ended without a word, as a killed process does."))
+    except* Exception as failed:
+        logger.exception("The vLLM worker failed")
+        channel.say_last_words(failed)
+    os._exit(1)
+
+
+async def _serve(channel: ChildChannel, config: WorkerConfig, words: LastWords) -> None:
+    inbox: asyncio.Queue[ToVllm] = asyncio.Queue()
+    gauges: asyncio.Queue[EngineGauges] = asyncio.Queue()
+    listening = (channel, asyncio.get_running_loop(), inbox)
+    threading.Thread(target=_listen, args=listening, name="listen", daemon=True).start()
+    launched = await launch(config, channel.progress, gauges.put_nowait, words)
+    channel.ready(launched.ready)
+    await Frontend(launched.engine, launched.tap, channel.send).run(inbox, gauges)
+
+
+def _listen(channel: ChildChannel, loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[ToVllm]) -> None:
+    """Take messages, also while vLLM starts and holds the event loop."""
+    decode = msgspec.msgpack.Decoder(ToVllm).decode
+    try:
+        while True:
+            message = decode(channel.receive())
+            loop.call_soon_threadsafe(inbox.put_nowait, message)
+    except ParentGone:
+        os._exit(0)
