@@ -59,6 +59,13 @@ class EngineDied(ServescopeError):
     code = "engine_died"
 
 
+class UpstreamError(ServescopeError):
+    """A remote server failed, or said what it must not say."""
+
+    status = 502
+    code = "upstream_error"
+
+
 class MisdeliveredResult(ServescopeError):
     """A result reached a call other than its own (``result_routing=shared`` lets that happen)."""
 
