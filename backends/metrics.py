@@ -124,9 +124,10 @@ class RequestTimeline(msgspec.Struct, kw_only=True):
     def tpot(self) -> float | None:
         """(last - first token) / (n - 1) over the tokens so far; undefined for n = 1, and where all
         came at once."""
-        if len(self.token_times) < 2 or self.num_output_tokens < 2:
+        if not self.token_times or self.num_output_tokens < 2:
             return None
-        return (self.token_times[-1] - self.token_times[0]) / (self.num_output_tokens - 1)
+        duration = self.token_times[-1] - self.token_times[0]
+        return duration / (self.num_output_tokens - 1) if duration > 0 else None
 
     @property
     def e2e(self) -> float | None:

@@ -7,7 +7,8 @@
 //
 // ITL: one value per gap between what arrived; a gap of zero counts, and is marked wherever it counts.
 // TPOT: (last − first token) / (n − 1), one value per request. Where several tokens come in one chunk
-// the gaps are between chunks, and the number of tokens is what the server says at the end.
+// the gaps are between chunks, and the number of tokens is what the server says at the end. Tokens
+// that all came at once have no TPOT.
 
 import { tokenTimes } from './request.js';
 
@@ -28,6 +29,7 @@ export function gapsOf(request) {
 
 export function latencyOf(request) {
   const { arrivedTime, firstScheduledTime, firstTokenTime, lastTokenTime, numTokens, numDelivered } = request;
+  const decoding = since(firstTokenTime, lastTokenTime);
   const gaps = gapsOf(request);
   const sorted = [...gaps].sort((a, b) => a - b);
   const elapsed = since(arrivedTime, lastTokenTime);
@@ -36,7 +38,7 @@ export function latencyOf(request) {
     ttft: since(arrivedTime, firstTokenTime),
     itlP50: percentile(sorted, 0.5),
     itlP95: percentile(sorted, 0.95),
-    tpot: numTokens > 1 && numDelivered > 1 ? since(firstTokenTime, lastTokenTime) / (numTokens - 1) : null,
+    tpot: decoding > 0 && numTokens > 1 ? decoding / (numTokens - 1) : null,
     e2e: request.finishedTime === null ? null : elapsed, // once no more tokens will come
     numTokens,
     tokensPerSecond: elapsed > 0 ? numTokens / elapsed : null,

@@ -10,7 +10,16 @@
 import { applyKV, copyPool, emptyPool } from './pool.js';
 import { applySnapshot } from './snapshot.js';
 import { assignLanes } from './lanes.js';
-import { addStep, addToken, copyRequest, finish, isInFlight, requestFrom, startSpan } from './request.js';
+import {
+  addStep,
+  addToken,
+  copyRequest,
+  finish,
+  isInFlight,
+  isWaiting,
+  requestFrom,
+  startSpan,
+} from './request.js';
 import { hidesSteps, withGauges } from './gauges.js';
 
 /** Finished requests kept to look at; the oldest go first. */
@@ -67,6 +76,7 @@ const FOLDS = {
     state.header = record;
     state.pool = emptyPool(record.engine.num_blocks, state.pool); // a new process: nothing in its cache
     state.gauges = new Map(); // and nothing told yet
+    if (hidesSteps(record)) loseSightOfWaiting(state, record.start_time);
     see(state, record.start_time);
   },
 
@@ -140,6 +150,16 @@ function own(state, id) {
   const copy = copyRequest(request, state.owner);
   state.requests.set(id, copy);
   return copy;
+}
+
+/** An engine can stop showing its steps while requests wait in it: nobody will see when they run. */
+function loseSightOfWaiting(state, time) {
+  for (const id of [...state.requests.keys()]) {
+    if (!isWaiting(state.requests.get(id))) continue;
+    const request = own(state, id);
+    request.status = 'sent';
+    startSpan(request, 'sent', Math.max(time, state.time));
+  }
 }
 
 function dropOldestFinished(state) {

@@ -167,6 +167,7 @@ class PrometheusMetrics:
         """A gauge appears once the engine has exposed what it shows."""
         snapshot, header = feed.recorder.head().snapshot, feed.recorder.header
         self._servers.set(backend, snapshot.gauges)
+        self._in_flight.remove_by_labels({"backend": backend})  # an engine can stop showing its steps
         if header is not None and header.measured.get("batch") is Exposure.NOT_EXPOSED:
             self._in_flight.labels(backend, "unknown").set(len(snapshot.requests))
         else:

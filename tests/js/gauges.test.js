@@ -50,6 +50,13 @@ test('a snapshot brings the last of each server', () => {
   assert.deepEqual(latestGauges(state), told);
 });
 
+test('an engine that tells after every step fills its line no faster', () => {
+  const state = reduce(hidden(), ...Array.from({ length: 100 }, (_, i) => gauges({ time: i / 20 })));
+  const samples = state.gauges.get(null);
+  assert.equal(samples.at(-1).time, 99 / 20, 'the latest is always there');
+  assert.ok(samples.length > 15 && samples.length < 22, `${samples.length} samples of 5 s`);
+});
+
 test('only so many samples of a server are kept', () => {
   const state = reduce(hidden(), ...Array.from({ length: 1000 }, (_, time) => gauges({ time })));
   const samples = state.gauges.get(null);
@@ -70,10 +77,9 @@ test('seeking brings back what was told then', () => {
   assert.equal(history.live.gauges.get(null).length, 9);
 });
 
-test('where there are steps, they tell more, and gauges are not shown', () => {
+test('where blocks are seen, they tell more, and sums are not shown', () => {
   const state = reduce(header(), gauges({ num_running: 3 }));
   assert.equal(hidesSteps(state.header), false);
-  assert.deepEqual(latestGauges(state), []);
   assert.equal(kvKind(state), 'recompute');
 });
 
@@ -117,6 +123,21 @@ test('before its first token nobody knows whether a request waits; then it is de
     { kind: 'sent', start: 1, end: 3 },
     { kind: 'decode', start: 3, end: 5 },
   ]);
+});
+
+test('an engine that stops showing its steps leaves those that wait out of sight', () => {
+  const state = reduce(
+    header(),
+    arrived('a'),
+    arrived('b'),
+    step(0, [row('a')], { start_time: 1, waiting_ids: ['b'] }),
+    hidden({ start_time: 0 }),
+  );
+  assert.deepEqual(
+    [...state.requests.values()].map(({ status }) => status),
+    ['running', 'sent'],
+  );
+  assert.deepEqual([...spansOf(state.requests.get('b'), 4)].at(-1), { kind: 'sent', start: 1.5, end: 4 });
 });
 
 test('a snapshot leaves such a request as it was', () => {
@@ -169,4 +190,6 @@ test('a request whose tokens all came at once has no TPOT', () => {
     finished('a', 12, 'stop', { num_output_tokens: 7 }),
   );
   assert.equal(latencyOf(requests.get('a')).tpot, null);
+  const together = reduce(arrived('b'), token('b', 0, 3), token('b', 1, 3), finished('b', 3));
+  assert.equal(latencyOf(together.requests.get('b')).tpot, null);
 });

@@ -95,6 +95,7 @@ def test_what_the_server_counted_at_the_end_is_used_for_all_but_the_gaps() -> No
 
 def test_tokens_that_all_came_at_once_have_no_tpot() -> None:
     assert counted_at_the_end(12.0, num_output_tokens=7).tpot is None
+    assert one_request(12.0, 12.0, 12.0).tpot is None
 
 
 def test_a_prompt_that_only_its_server_can_count_is_unknown_until_the_end() -> None:

@@ -42,7 +42,7 @@ export class BatchPanel {
 
   draw(view) {
     this.panel.setExposure(view.state.header);
-    const column = view.focusColumn;
+    const column = hidesSteps(view.state.header) ? null : view.focusColumn;
     this.panel.setEmpty(column === null ? this.#emptySentence(view) : null);
     this.panel.setHeadline(column === null ? '' : shape(column.step.input_shape));
     setText(this.counts, column === null ? '' : this.#countsOf(column.step));

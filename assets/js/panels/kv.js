@@ -14,8 +14,9 @@ import { hidesSteps } from '../gauges.js';
 /** Which of them it is; `null` when the engine does not tell. */
 export function kvKind(state) {
   const { header } = state;
-  if (hidesSteps(header)) return state.gauges.size > 0 ? 'gauges' : null;
-  if (header === null || header.measured.kv === 'not_exposed') return null;
+  if (header === null) return null;
+  if (hidesSteps(header) || header.measured.kv === 'not_exposed')
+    return state.gauges.size > 0 ? 'gauges' : null; // where blocks are seen, they tell more
   if (header.engine.block_size !== null) return 'blocks';
   return state.pool.reserves || header.measured.kv === 'measured' ? 'reserved' : 'recompute';
 }

@@ -58,7 +58,7 @@ export class QueuesPanel {
   draw(view) {
     const { state, requests } = view;
     this.panel.setExposure(state.header);
-    const told = latestGauges(state);
+    const told = hidesSteps(state.header) ? latestGauges(state) : []; // steps tell more
     const isEmpty = requests.length === 0 && state.totals.requests_finished === 0 && told.length === 0;
     this.panel.setEmpty(isEmpty ? this.#emptySentence(view) : null);
     const { numWaiting, numRunning } = numbersOf(view, told);
