@@ -134,6 +134,18 @@ async def test_what_cannot_be_stepped_has_no_such_controls_and_says_why(open_tol
     await expect(told.page.locator(".scope-position")).to_have_text("steps not exposed")
 
 
+async def test_a_call_that_waits_for_the_one_before_it_is_queued(open_told: Any) -> None:
+    told = await open_told(LARGE_POOL)
+    queues = told.page.locator("#panel-queues")
+    flat = make.step(0, [make.row("a", 4)], told.now, input_shape=[4])
+    calls = make.queues(told.now + 1, queues={"blocking_calls": 1, "waiting": 0})
+    await told.tell(make.arrived("a", told.now), make.arrived("b", told.now, seat=1), flat, calls)
+    await expect(told.page.locator("#panel-batch .scope-headline")).to_have_text("torch.Size([4])")
+    await expect(queues.locator("[data-name=blocking_calls]")).to_have_text("blocking calls1")
+    for stage, number in (("incoming", "1"), ("waiting", "1"), ("running", "1 / 8")):
+        await expect(queues.locator(f"[data-stage={stage}] b")).to_have_text(number)
+
+
 async def test_a_pool_of_ten_thousand_blocks_is_drawn_whole_and_close_up(open_told: Any) -> None:
     told = await open_told(LARGE_POOL)
     kv, tooltip = told.page.locator("#panel-kv"), told.page.locator(".scope-tooltip")

@@ -13,6 +13,7 @@ import { itlPoints, timeShare } from '../../assets/js/panels/latency_chart.js';
 import { layoutTimeline, ticksOf } from '../../assets/js/panels/timeline_layout.js';
 import { recomputation } from '../../assets/js/panels/kv_recompute.js';
 import { reservations } from '../../assets/js/panels/kv_reserved.js';
+import { shape } from '../../assets/js/format.js';
 import { apply, initialState } from '../../assets/js/reducer.js';
 import { arrived, finished, header, kv, row, step, token } from './records.js';
 
@@ -35,6 +36,13 @@ test('padding that does not add up to what the engine counted is not guessed', (
   );
   assert.equal(paddingOfRows(step(0, [row('a', 11)], { input_shape: [1, 11], num_padding_tokens: 0 })), null);
   assert.equal(paddingShare(step(0, [row('a')], { num_padding_tokens: null })), null);
+});
+
+test('a flat batch has one dimension and no padding', () => {
+  const flat = step(0, [row('a', 25), row('b', 1)], { input_shape: [26], num_padding_tokens: 0 });
+  assert.equal(paddingOfRows(flat), null);
+  assert.equal(paddingShare(flat), 0);
+  assert.equal(shape(flat.input_shape), 'torch.Size([26])');
 });
 
 test('the newest step is at the right, and a point finds its step', () => {
