@@ -45,6 +45,7 @@ class RemoteServer:
         self.closed = asyncio.Event()
         """Some client has closed its connection before the end."""
         self.key: str | None = None
+        self._news = asyncio.Event()
 
     # What a dialect says
 
@@ -88,6 +89,12 @@ class RemoteServer:
             "total_tokens": self.num_prompt_tokens + num_tokens,
         }
 
+    async def receives(self, count: int) -> None:
+        """Return when so many answers have been asked for."""
+        while len(self.asked) < count:
+            self._news.clear()
+            await self._news.wait()
+
     async def _stream(self, body: dict[str, Any], *, is_chat: bool) -> AsyncIterator[str]:
         self.num_open += 1
         is_whole = False
@@ -113,6 +120,7 @@ class RemoteServer:
         self.headers.append(dict(request.headers))
         body = await request.json()
         self.asked.append(body)
+        self._news.set()
         if self.refusals:
             return self.refusals.pop(0)
         is_chat = request.url.path.endswith("/chat/completions")

@@ -26,36 +26,6 @@ def page(
     )
 
 
-@asynccontextmanager
-async def raw_server(script: Script, *, models: bytes | None = None) -> AsyncIterator[str]:
-    """Its address. ``models`` is the whole answer to ``GET /v1/models``, where it is not a good one."""
-    handlers: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        handlers.add(task)
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            if head.startswith(b"POST"):
-                await script(writer)
-            elif head.startswith(b"GET /v1/models"):
-                writer.write(page(MODELS) if models is None else models)
-            else:
-                writer.write(page(b"none here", b"404 Not Found", b"text/plain"))
-            await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for handler in handlers:
-            handler.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
-
-
 def sending(*parts: bytes) -> Script:
     """Write these one after the other, and close."""
 
@@ -65,3 +35,43 @@ def sending(*parts: bytes) -> Script:
             await writer.drain()
 
     return script
+
+
+async def silent(writer: asyncio.StreamWriter) -> None:
+    """Take the request and do nothing."""
+    await asyncio.Event().wait()
+
+
+GOOD_LISTING = sending(page(MODELS))
+
+
+@asynccontextmanager
+async def raw_server(script: Script, *, listing: Script = GOOD_LISTING) -> AsyncIterator[str]:
+    """Its address. ``listing`` answers ``GET /v1/models``."""
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                head = await reader.readuntil(b"\r\n\r\n")
+                if head.startswith(b"POST"):
+                    await script(writer)
+                elif head.startswith(b"GET /v1/models"):
+                    await listing(writer)
+                else:
+                    writer.write(page(b"none here", b"404 Not Found", b"text/plain"))
+                await writer.drain()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for handler in handlers:
+            handler.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)

@@ -56,6 +56,16 @@ def test_a_flag_needs_no_value() -> None:
         (["--backends", "naive", "--preload", "paged"], ["paged", "not among"]),
         (["--instructor-key", "short"], ["--instructor-key", "at least 8"]),
         (["--lang", "fr"], ["--lang", "fr"]),
+        (["--backends", "naive,remote"], ["--backends", "--remote-url"]),
+        (["--remote-url", "localhost:8000"], ["--remote-url", "http://"]),
+        (["--remote-url", "ftp://host"], ["--remote-url", "https://"]),
+        (["--remote-url", "http://a,http://"], ["--remote-url", "address 2", "host"]),
+        (["--remote-url", "http://host:port"], ["--remote-url", "no URL"]),
+        (["--remote-url", "http://[::1"], ["--remote-url", "no URL"]),
+        (["--remote-url", "http://host/?key=1"], ["--remote-url", "without ?"]),
+        (["--remote-url", "http://a/v1/,http://a"], ["--remote-url", "twice"]),
+        (["--remote-url", "http://a", "--remote-api-key", "two words"], ["--remote-api-key"]),
+        (["--remote-url", "http://a", "--remote-model", ""], ["--remote-model"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
@@ -90,6 +100,32 @@ def test_a_key_that_is_refused_is_not_printed(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit):
         parse_settings(["--instructor-key", "s3cr3t"])
     assert "s3cr3t" not in capsys.readouterr().err
+
+
+def test_remote_is_offered_exactly_where_there_is_a_server_to_ask() -> None:
+    assert "remote" not in parse_settings([]).backends
+    settings = parse_settings(["--remote-url", "http://a:8000/v1, https://b", "--backends", "naive"])
+    assert settings.backends == ("naive", "remote")
+    assert settings.remote_url == ("http://a:8000/v1", "https://b")
+    first = parse_settings(["--remote-url", "http://a", "--backends", "remote,naive"])
+    assert first.engines_to_preload == ("remote",)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--remote-url", "http://me:s3cret@host:99999"],
+        ["--remote-url", "http://me:s3cret@host,http://me:s3cret@host"],
+        ["--remote-url", "me:s3cret@host"],
+        ["--remote-url", "http://host", "--remote-api-key", "s3cret s3cret"],
+    ],
+)
+def test_secrets_of_a_remote_server_are_not_printed(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_settings(arguments)
+    assert "s3cret" not in capsys.readouterr().err
 
 
 def test_on_a_hosting_space_the_page_is_reachable_and_public(monkeypatch: pytest.MonkeyPatch) -> None:
