@@ -31,6 +31,7 @@ UNSUPPORTED: dict[str, set[str]] = {
     "naive": {"top_p", "top_k", "seed", "stop", "n", "logprobs", "prompt"},
     "generate": {"n", "logprobs"},
     "paged": set(),
+    "vllm": set(),
 }
 """Engine → fields of a request that it cannot honour (``prompt``: as token ids)."""
 NEEDS = {"vllm": "vllm"}
@@ -193,6 +194,20 @@ async def test_an_answer_that_ends_by_itself_says_so_unless_its_end_is_ignored(
     assert went_on.usage is not None
     assert went_on.usage.completion_tokens == 10
     assert (went_on.choices[0].message.content or "").startswith(ended.choices[0].message.content or "-")
+
+
+async def test_an_answer_without_max_tokens_may_take_what_the_prompt_has_left(
+    engine: str, client: AsyncOpenAI, codec: TextCodec
+) -> None:
+    prompt = "word" + " word" * (MAX_MODEL_LEN - 5)
+    answer = await client.completions.create(
+        model=engine, prompt=prompt, temperature=0, extra_body={"ignore_eos": True}
+    )
+
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == codec.count_tokens(prompt) == MAX_MODEL_LEN - 4
+    assert answer.usage.total_tokens == MAX_MODEL_LEN
 
 
 # What not every engine can do
