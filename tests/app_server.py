@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,10 +19,11 @@ END_PATIENCE = 30
 
 
 @contextmanager
-def app_server(*options: str) -> Iterator[str]:
+def app_server(*options: str, **environment: str) -> Iterator[str]:
     """Its address, ``http://127.0.0.1:…``, once it answers there; it is ended whatever happens."""
     command = [sys.executable, "app.py", "--port", "0", *options]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    env = os.environ | environment
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             said = process.stdout.readline()
