@@ -1,4 +1,4 @@
-"""One server: what it is, what its ``/metrics`` say, and its answers, with bounds on time and size.
+"""One server over HTTP: its pages and its answers, with bounds on time and size.
 
 Where it is and the key to it are known here and nowhere else: errors speak of ``server 1``.
 """
@@ -18,34 +18,25 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import httpx
-import msgspec
 
 from backends.errors import UpstreamError
-from backends.remote.dialect import Dialect, UsageDetail, dialect_of
-from backends.remote.refusals import Page, Refused, TryAgain, said_in
+from backends.remote.dialect import UsageDetail
+from backends.remote.refusals import Page, Refused, TryAgain
 from backends.remote.sse import Event, EventParser, TooLong
 
 CONNECT_TIMEOUT = 5.0
 """A machine that is there accepts a connection at once; busy ones let requests wait later."""
 PROBE_TIMEOUT = 5.0
 """Lists and figures are read from memory; a server that needs longer for them is not well."""
+KEEP_ALIVE = 4.0
+"""Seconds that an idle connection is kept: many servers close theirs after 5."""
 LARGEST_ERROR = 64 * 1024
 LARGEST_PAGE = 4 * 1024 * 1024
 """Bytes of a list of models or of ``/metrics``; vLLM tells some 100,000."""
-LONGEST_NAME = 256
 
 
 class NotUp(Exception):
     """The server cannot be used; the message says why, and is shown."""
-
-
-class ServerFacts(NamedTuple):
-    """What a server says of itself."""
-
-    model: str
-    dialect: Dialect
-    version: str | None
-    max_model_len: int | None
 
 
 class Arrival(NamedTuple):
@@ -55,16 +46,6 @@ class Arrival(NamedTuple):
     event: Event
 
 
-class _ModelCard(msgspec.Struct):
-    id: str
-    owned_by: Any = None
-    max_model_len: Any = None
-
-
-class _ModelList(msgspec.Struct):
-    data: list[_ModelCard] | None = None
-
-
 class ServerClient:
     """``title`` is how visitors know it: ``Server 2``, or ``The server`` where there is one."""
 
@@ -72,7 +53,8 @@ class ServerClient:
         self.title = title
         url = httpx.URL(address)
         self._root = str(url.copy_with(userinfo=b"")).rstrip("/").removesuffix("/v1")
-        self._wanted_model = model
+        self.wanted_model = model
+        """As the operator named it."""
         self._hidden = [text for text in (key, url.password, url.netloc.decode(), url.host) if text]
         headers = {"Accept-Encoding": "identity", "User-Agent": "servescope"}
         if key is not None:
@@ -81,7 +63,7 @@ class ServerClient:
             auth=httpx.BasicAuth(url.username, url.password) if url.userinfo and key is None else None,
             headers=headers,
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT),  # all else is bounded by its caller
-            limits=httpx.Limits(max_connections=None),
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_ALIVE),
             verify=_certificates(),
             trust_env=False,  # neither a proxy nor a password that the operator did not name
         )
@@ -91,64 +73,12 @@ class ServerClient:
     async def close(self) -> None:
         await self._http.aclose()
 
-    # What it is
-
-    async def describe(self) -> ServerFacts:
-        """Raises ``NotUp``."""
-        page = await self._get("/v1/models")
-        if page.status in (401, 403):
-            raise NotUp(f"{self.title} refuses the key ({page.status}).")
-        if 300 <= page.status < 400:
-            raise NotUp(f"{self.title} redirects ({page.status}); its final address has to be given.")
-        if page.status in (404, 405):  # it need not list them
-            if self._wanted_model is None:
-                raise NotUp(f"{self.title} does not list its models ({page.status}): one has to be named.")
-            return ServerFacts(self._wanted_model, dialect_of(None), None, None)
-        if page.status != 200:
-            words = said_in(self.hide(page.body), page.content_type).words
-            raise NotUp(
-                f"{self.title} does not list its models ({page.status}{f': {words}' if words else ''})."
-            )
-        card = self._choose(page.body)
-        dialect = dialect_of(card.owned_by if isinstance(card.owned_by, str) else None)
-        limit = card.max_model_len
-        is_limit = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
-        return ServerFacts(card.id, dialect, await self._version(dialect), limit if is_limit else None)
-
-    def _choose(self, body: bytes) -> _ModelCard:
-        try:
-            cards = msgspec.json.decode(body, type=_ModelList).data or []
-        except (msgspec.DecodeError, RecursionError):
-            raise NotUp(f"{self.title} does not list its models as OpenAI's API does.") from None
-        if self._wanted_model is not None:
-            known = next((card for card in cards if card.id == self._wanted_model), None)
-            owner = cards[0].owned_by if cards else None
-            return known or _ModelCard(self._wanted_model, owner)
-        if not cards:
-            raise NotUp(f"{self.title} offers no model.")
-        if not _is_name(cards[0].id):
-            raise NotUp(f"{self.title} has a model whose name cannot be shown.")
-        return cards[0]
-
-    async def _version(self, dialect: Dialect) -> str | None:
-        """A detail: without it the server is as good."""
-        path, field = dialect.version
-        try:
-            page = await self._get(path)
-            told = msgspec.json.decode(page.body) if page.status == 200 else None
-        except (NotUp, msgspec.DecodeError, RecursionError):
-            return None
-        version = told.get(field) if isinstance(told, dict) else None
-        return version if isinstance(version, str) and _is_name(version) else None
-
     async def metrics(self) -> str | None:
         """The text of ``/metrics``; ``None`` where there is none. Raises ``NotUp``."""
-        page = await self._get("/metrics")
+        page = await self.get("/metrics")
         kind = page.content_type.partition(";")[0].strip()
         is_prometheus = page.status == 200 and kind in ("text/plain", "application/openmetrics-text")
         return page.body.decode(errors="replace") if is_prometheus else None
-
-    # Its answers
 
     @asynccontextmanager
     async def stream(
@@ -164,7 +94,8 @@ class ServerClient:
                 "POST", self._root + path, json=body, headers={"Accept": "text/event-stream"}
             ) as response:
                 if response.status_code != 200:
-                    raise Refused(await self._page(response, LARGEST_ERROR))
+                    refusal = await self._page(response, LARGEST_ERROR)
+                    raise Refused(refusal._replace(body=self.hide(refusal.body)))
                 self._check_kind(response)
                 yield self._events(response, largest)
         except httpx.HTTPError as error:
@@ -191,20 +122,25 @@ class ServerClient:
             if size > largest:
                 raise UpstreamError(f"{self.title} sent more than {largest:,} bytes: no answer is that long.")
 
-    # Parts of the above
-
-    async def _get(self, path: str) -> Page:
+    async def get(self, path: str) -> Page:
         """A page in full. Raises ``NotUp``."""
         try:
-            async with (
-                asyncio.timeout(PROBE_TIMEOUT),
-                self._http.stream("GET", self._root + path) as response,
-            ):
-                return await self._page(response, LARGEST_PAGE)
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                try:
+                    return await self._get_once(path)
+                except (
+                    httpx.RemoteProtocolError,
+                    httpx.ReadError,
+                ):  # a kept connection that the server had closed
+                    return await self._get_once(path)
         except TimeoutError:
             raise NotUp(f"{self.title} does not answer within {PROBE_TIMEOUT:g} s.") from None
         except httpx.HTTPError as error:
             raise NotUp(self._why(error)) from None
+
+    async def _get_once(self, path: str) -> Page:
+        async with self._http.stream("GET", self._root + path) as response:
+            return await self._page(response, LARGEST_PAGE)
 
     async def _page(self, response: httpx.Response, largest: int) -> Page:
         body = b""
@@ -217,12 +153,12 @@ class ServerClient:
         return Page(
             response.status_code,
             headers.get("content-type", ""),
-            self.hide(body),
+            body,
             _seconds(headers.get("retry-after")),
         )
 
     def hide(self, body: bytes) -> bytes:
-        """Without the address and the key, should the server repeat them."""
+        """An error without the address and the key, should the server repeat them."""
         for secret in self._hidden:
             pattern = rb"(?i)(?<![\w.-])" + re.escape(secret.encode()) + rb"(?![\w-])"
             body = re.sub(pattern, b"...", body)
@@ -276,7 +212,3 @@ def _seconds(retry_after: str | None) -> float | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
-
-
-def _is_name(text: str) -> bool:
-    return 0 < len(text) <= LONGEST_NAME and text.isprintable()

@@ -48,6 +48,7 @@ DIALECTS = (
     Dialect("sglang", "sglang", EXTENDED, counts_live=True, version=("/get_server_info", "version")),
     Dialect("tensorrt_llm", "tensorrt_llm", EXTENDED, counts_live=True),
     Dialect("llama.cpp", "llamacpp", EXTENDED - {"n"}, version=("/props", "build_info")),
+    Dialect("llama-cpp-python", "me", OPENAI - {"prompt_ids"} | {"top_k"}),
     Dialect("ollama", "library", frozenset({"top_p", "seed", "stop"}), version=("/api/version", "version")),
 )
 

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from backends.errors import EngineUnavailable
 from backends.lifecycle import FIRST_BACK_OFF, LONGEST_BACK_OFF
 from backends.records import EngineGauges
-from backends.remote.client import NotUp, ServerClient, ServerFacts
+from backends.remote.client import NotUp, ServerClient
+from backends.remote.facts import ServerFacts, ask_what_it_is
 from backends.remote.prometheus import read_gauges
 
 LOOK_INTERVAL = 1.0
@@ -41,6 +42,8 @@ class Server:
         """``None`` while it is down."""
         self.problem: str | None = None
         self.gauges: EngineGauges | None = None
+        self.has_figures = True
+        """Its ``/metrics`` can be read, as far as is known."""
         self.num_in_flight = 0
         """Requests of ours."""
         self.turn = 0
@@ -139,7 +142,7 @@ class Fleet:
         while True:
             server.doubted.clear()
             try:
-                facts = await server.client.describe()
+                facts = await ask_what_it_is(server.client)
             except NotUp as error:
                 server.was_asked.set()
                 self._set(server, None, f"{error} Asked again in {back_off:g} s.")
@@ -153,35 +156,47 @@ class Fleet:
 
     async def _attend(self, server: Server, facts: ServerFacts) -> None:
         """Look at a server that is up, and return when it has to be asked anew."""
-        misses, num_looks, was_busy = 0, 0, True
-        while True:
+        server.has_figures = True
+        misses, num_looks, was_busy = 0, 0, False
+        while server.facts is facts:
             is_busy = server.num_in_flight > 0
             if is_busy or was_busy or misses or num_looks % IDLE_LOOKS == 0:
                 try:
-                    await self._look(server, facts)
+                    await self._look(server, facts, in_doubt=misses > 0)
                     misses = 0
                 except NotUp as error:
                     misses += 1
-                    if misses == MOST_MISSES:
+                    if misses >= MOST_MISSES:
                         self._set(server, None, str(error))
-            if server.facts is not facts:
-                return
             was_busy, num_looks = is_busy, num_looks + 1
             if await _woken(server.doubted, LOOK_INTERVAL):
-                return
+                server.doubted.clear()
+                misses = max(1, misses)
 
-    async def _look(self, server: Server, facts: ServerFacts) -> None:
-        """Read its figures; one without any is asked what it is instead. Raises ``NotUp``."""
+    async def _look(self, server: Server, facts: ServerFacts, *, in_doubt: bool) -> None:
+        """Read its figures; where there are none, or in doubt, ask what it is. Raises ``NotUp``.
+
+        Not while it works: llama-cpp-python drops an answer for any other question, and whether
+        answers come shows how a server is.
+        """
+        had_figures = server.has_figures
+        if had_figures:
+            gauges = await self._figures(server, facts)
+            server.has_figures = gauges is not None
+            if gauges is not None:
+                server.gauges = gauges
+                self._on_gauges(gauges)
+        if (in_doubt or not had_figures) and not server.num_in_flight:
+            self._set(server, await ask_what_it_is(server.client), None)
+
+    async def _figures(self, server: Server, facts: ServerFacts) -> EngineGauges | None:
+        """``None`` where there are none, or only some that are not known here. Raises ``NotUp``."""
         text = await server.client.metrics()
-        gauges = None
-        if text is not None:
-            with contextlib.suppress(ValueError):  # no Prometheus text, or not all of it
-                gauges = read_gauges(text, facts.model, time=time.monotonic(), server=server.number)
-        if gauges is None:
-            self._set(server, await server.client.describe(), None)
-        else:
-            server.gauges = gauges
-            self._on_gauges(gauges)
+        if text is None:
+            return None
+        with contextlib.suppress(ValueError):  # no Prometheus text, or not all of it
+            return read_gauges(text, facts.model, time=time.monotonic(), server=server.number)
+        return None
 
     def _set(self, server: Server, facts: ServerFacts | None, problem: str | None) -> None:
         if facts is None:

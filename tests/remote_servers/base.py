@@ -108,8 +108,15 @@ class RemoteServer:
             if not is_whole:
                 self.closed.set()
 
+    async def is_asked(self, count: int) -> None:
+        """Return when there have been so many requests of any kind."""
+        while len(self.headers) < count:
+            self._news.clear()
+            await self._news.wait()
+
     async def _get(self, request: Request) -> Response:
         self.headers.append(dict(request.headers))
+        self._news.set()
         if self.key is not None and request.headers.get("authorization") != f"Bearer {self.key}":
             return self.unauthorized()
         if request.url.path == "/v1/models":

@@ -326,6 +326,28 @@ def _llama_error(code: int, message: str, kind: str, **more: Any) -> Response:
     return JSONResponse({"error": {"code": code, "message": message, "type": kind, **more}}, code)
 
 
+class LlamaCppPython(RemoteServer):
+    """abetlen/llama-cpp-python: ``llama_cpp/server/app.py``, ``llama_cpp/llama.py``.
+
+    A stream has no usage, whatever was asked for. With its default, ``interrupt_requests``, any other
+    request, a list of models too, ends the answer that is under way. Seen with version 0.3.36.
+    """
+
+    def models(self) -> list[dict[str, Any]]:
+        return [{"id": self.model, "object": "model", "owned_by": "me", "permissions": []}]
+
+    async def answer(self, body: dict[str, Any], *, is_chat: bool) -> AsyncIterator[str]:
+        head = {"id": "chatcmpl-1", "model": self.model, "created": 1, "object": "chat.completion.chunk"}
+        if is_chat:
+            yield frame(head | {"choices": [choice(None, is_chat=True, delta={"role": "assistant"})]})
+        last_reason = None
+        async for text, _, reason in self.paced(body):
+            yield frame(head | {"choices": [choice(text, is_chat=is_chat)]})
+            last_reason = reason
+        ending = {"delta": {}} if is_chat else {"text": ""}
+        yield frame(head | {"choices": [choice(None, is_chat=is_chat, reason=last_reason, **ending)]})
+
+
 class LlmdGateway(Vllm):
     """llm-d/llm-d: vLLM behind Envoy, whose scheduler is the endpoint picker of
     kubernetes-sigs/gateway-api-inference-extension: ``pkg/epp/handlers/server.go`` (``BuildErrResponse``).

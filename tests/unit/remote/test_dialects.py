@@ -294,6 +294,14 @@ async def test_a_llama_server_without_metrics_has_no_figures() -> None:
         assert records_of(engine.recorder, EngineGauges) == []
 
 
+async def test_llama_cpp_python_never_counts_and_nothing_is_guessed() -> None:
+    async with running(dialects.LlamaCppPython()) as address, remote(address) as engine:
+        chunks = await answer(engine, chat(max_tokens=9, top_k=5))
+        [finished] = records_of(engine.recorder, RequestFinished)
+    assert text_of(chunks) == "".join(WORDS)
+    assert (finished.num_prompt_tokens, finished.num_output_tokens) == (None, None)
+
+
 async def test_a_stream_that_ends_without_done_is_whole() -> None:
     server = dialects.Vllm()
     server.done = ""  # type: ignore[misc]

@@ -33,7 +33,7 @@ from backends.remote import conversation, fleet
 from backends.remote.engine import RemoteBackend
 from tests.engine_harness import Client, Watch
 from tests.remote_servers.base import WORDS, RemoteServer, running
-from tests.remote_servers.dialects import LlamaCpp, Ollama, Vllm
+from tests.remote_servers.dialects import LlamaCpp, LlamaCppPython, Ollama, Vllm
 from tests.unit.remote.harness import answer, chat, reaches, records_of, remote, text_of
 
 
@@ -473,7 +473,35 @@ async def test_figures_are_read_while_a_request_runs() -> None:
         await client.leave()
 
 
+async def test_a_server_without_figures_is_left_alone_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other question ends an answer of llama-cpp-python."""
+    monkeypatch.setattr(fleet, "LOOK_INTERVAL", 0.01)
+    monkeypatch.setattr(fleet, "IDLE_LOOKS", 1)
+    busy, idle = held(LlamaCppPython()), LlamaCppPython()
+    async with fronting(busy, idle) as engine:
+        client = Client(engine, chat())
+        await busy.receives(1)
+        before, seen = len(busy.headers), len(idle.headers)
+        await idle.is_asked(seen + 20)
+        assert len(busy.headers) - before <= 1  # one that was on its way already
+        await client.leave()
+        await busy.is_asked(before + 4)
+
+
 # What nobody may see
+
+
+async def test_a_host_with_the_name_of_its_model_is_hidden_in_errors_only() -> None:
+    class Named(Vllm):
+        model = "localhost"
+
+    server = Named()
+    server.refusals = [JSONResponse({"error": {"message": "localhost is full"}}, 400)]
+    async with running(server) as address, remote(address.replace("127.0.0.1", "localhost")) as engine:
+        with pytest.raises(InvalidRequest, match=r"The server: \.\.\. is full"):
+            await answer(engine, chat())
+        await answer(engine, chat("r1"))
+    assert {body["model"] for body in server.asked} == {"localhost"}
 
 
 async def test_neither_address_nor_key_is_in_any_record_or_error() -> None:
