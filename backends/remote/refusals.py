@@ -127,4 +127,7 @@ def _tidy(words: str) -> str | None:
 
 
 def _field(name: Any) -> str | None:
-    return name if isinstance(name, str) and 0 < len(name) <= LONGEST_FIELD and name.isprintable() else None
+    if not isinstance(name, str):
+        return None
+    name = name.removeprefix("body.")  # as vLLM writes it
+    return name if 0 < len(name) <= LONGEST_FIELD and name.isprintable() else None

@@ -99,7 +99,7 @@ async def test_n_texts_are_n_choices() -> None:
 
 async def test_the_servers_refusal_is_a_400_in_its_words_with_the_field() -> None:
     async with asking(Vllm()) as (_, client):
-        with pytest.raises(openai.BadRequestError, match="maximum context length is 256") as refused:
+        with pytest.raises(openai.BadRequestError, match="greater than max_model_len=256") as refused:
             await client.chat.completions.create(model="remote", messages=HELLO, max_tokens=400)
     assert refused.value.param == "max_tokens"
 

@@ -62,11 +62,12 @@ vllm:num_preemptions_total{labels} 3.0
         return JSONResponse({"error": "Unauthorized"}, 401)
 
     def refuse(self, body: dict[str, Any], *, is_chat: bool) -> Response | None:
-        if body["max_tokens"] < 200:
+        asked = body["max_tokens"]
+        if asked <= 256:
             return None
         error = {
-            "message": f"'max_tokens' is too large: {body['max_tokens']}. This model's maximum context "
-            "length is 256 tokens and your request has 7 input tokens.",
+            "message": f"max_tokens={asked} cannot be greater than max_model_len=256. Please request fewer "
+            f"output tokens. (parameter=max_tokens, value={asked})",
             "type": "BadRequestError",
             "param": "max_tokens",
             "code": 400,

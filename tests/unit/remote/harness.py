@@ -16,7 +16,7 @@ from backends.remote.engine import RemoteBackend
 from backends.settings import Settings
 from tests.engine_harness import request
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds after which a test that waits for an event fails."""
 
 HELLO = ({"role": "user", "content": "Hello"},)
@@ -47,6 +47,14 @@ def text_of(chunks: list[TokenChunk]) -> str:
 
 def records_of(recorder: Recorder, kind: type[AnyRecord]) -> list[Any]:
     return [entry.record for entry in recorder.since(0) if isinstance(entry.record, kind)]
+
+
+async def all_up(engine: RemoteBackend) -> None:
+    """Return when every server is: the engine itself is ready with the first."""
+    fleet = engine._fleet
+    assert fleet is not None, "it has started"
+    while len(fleet.up) < len(fleet.servers):
+        await engine.recorder.wait_for(engine.recorder.version + 1)
 
 
 async def reaches(engine: RemoteBackend, *wanted: State) -> EngineState:

@@ -153,7 +153,7 @@ async def test_a_server_without_metrics_has_no_figures_and_is_as_good(dialect: t
 
 
 TOO_LONG = {
-    dialects.Vllm: ("maximum context length", "max_tokens"),
+    dialects.Vllm: ("cannot be greater than max_model_len=256", "max_tokens"),
     dialects.SGLang: ("maximum context length", None),
     dialects.TensorRtLlm: ("max_tokens is too large", None),
     dialects.LlamaCpp: ("exceeds the available context size", None),

@@ -34,7 +34,7 @@ from backends.remote.engine import RemoteBackend
 from tests.engine_harness import Client, Watch
 from tests.remote_servers.base import WORDS, RemoteServer, running
 from tests.remote_servers.dialects import LlamaCpp, LlamaCppPython, Ollama, Vllm
-from tests.unit.remote.harness import answer, chat, reaches, records_of, remote, text_of
+from tests.unit.remote.harness import all_up, answer, chat, reaches, records_of, remote, text_of
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ async def fronting(*servers: RemoteServer, **settings: object) -> AsyncIterator[
         addresses = [await stack.enter_async_context(running(server)) for server in servers]
         engine = await stack.enter_async_context(remote(*addresses, **settings))
         await engine.start()
-        await watch_until(engine, lambda: not any(server.problem for server in engine._fleet.servers))
+        await all_up(engine)
         yield engine
 
 

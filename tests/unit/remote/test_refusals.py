@@ -35,6 +35,7 @@ def final(refused: Page) -> ServescopeError:
     ("body", "said"),
     [
         ({"error": {"message": "No.", "param": "n", "code": 400}}, Said("No.", "n")),
+        ({"error": {"message": "No.", "param": "body.seed"}}, Said("No.", "seed")),
         ({"error": "Unauthorized"}, Said("Unauthorized")),
         ({"object": "error", "message": "No.", "param": "top_k"}, Said("No.", "top_k")),
         ({"detail": [{"loc": ["body", "seed"], "msg": "no number"}]}, Said("no number", "seed")),
