@@ -69,6 +69,14 @@ def check_token_ids(token_ids: Sequence[int], vocab_size: int) -> None:
             )
 
 
+def check_num_texts(num_texts: int, most: int, *, field: str) -> None:
+    """One call must not ask for more than could ever wait at once."""
+    if num_texts > most:
+        raise InvalidRequest(
+            f"{num_texts:,} texts are asked for at once; {most:,} is the limit.", field=field
+        )
+
+
 def check_room(num_in_flight: int, most: int) -> None:
     """The queue is bounded. Raises ``Overloaded``."""
     if num_in_flight >= most:

@@ -101,13 +101,14 @@ class FakeBackend:
         settings: Settings | None = None,
         script: Script = alphabet,
         modes: tuple[str, ...] = (),
+        supported: frozenset[str] = frozenset(),
         step_seconds: float = 0.0,
         capacity: int = 10_000,
         unavailable: str | None = None,
     ) -> None:
         self.settings = settings or Settings(max_model_len=64)
         self.info = BackendInfo(
-            name=name, title=name, modes=modes, supported=frozenset(), controls=frozenset(ControlAction)
+            name=name, title=name, modes=modes, supported=supported, controls=frozenset(ControlAction)
         )
         self.recorder = Recorder(name, capacity=capacity)
         self.gate = Gate(has_work=lambda: bool(self._in_flight))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from backends.api import control, health, openai, teaching, telemetry
+from backends.api import control, generate_vllm, health, openai, teaching, telemetry
 from backends.api.errors import add_error_handlers
 from backends.api.feed import Hub
 from backends.api.presence import GRACE, Presence
@@ -24,6 +24,7 @@ def include_routes(
     hub = Hub(registry, metrics.observe)
     add_error_handlers(app)
     app.include_router(teaching.create_router(registry, settings))
+    app.include_router(generate_vllm.create_router(registry, settings))
     app.include_router(openai.create_router(registry, settings))
     app.include_router(telemetry.create_router(registry, hub, Presence(registry, visitor_grace)))
     app.include_router(control.create_router(registry, settings))

@@ -38,6 +38,15 @@ def json_route(max_model_len: int = 0) -> type[APIRoute]:
     return JsonRoute
 
 
+def encodable(text: str) -> str:
+    r"""JSON can carry ``"\ud800"``, half a surrogate pair, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"character {error.start} is half a surrogate pair") from None
+    return text
+
+
 async def _read(request: Request, limit: int) -> bytes:
     """The whole body. What exceeds the limit is read and thrown away, so that a client gets to see
     the answer; one that goes on even then is cut off."""

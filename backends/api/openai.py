@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse, Response
 from backends import admission
 from backends.api.disconnect import unless_gone
 from backends.api.openai_answer import Answer, AnswerResponse
-from backends.api.openai_body import ChatBody, CompletionBody, Prompt, SamplingBody
+from backends.api.openai_body import ChatBody, CompletionBody, SamplingBody
 from backends.api.openai_choices import (
     ChatShape,
     Choice,
@@ -32,6 +32,7 @@ from backends.api.openai_choices import (
     token_logprob,
 )
 from backends.api.openai_errors import openai_error, openai_route
+from backends.api.openai_values import Prompt
 from backends.api.teaching import sse_frame
 from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import InvalidRequest, ServescopeError, UnknownBackend
@@ -114,11 +115,7 @@ class _Call:
         for prompt in prompts:
             self._check(prompt, self._body.sampling(1))
         num_texts = len(prompts) * self._n
-        if num_texts > self._settings.max_waiting:
-            raise InvalidRequest(
-                f"{num_texts:,} texts are asked for at once; {self._settings.max_waiting:,} is the limit.",
-                field="prompt",
-            )
+        admission.check_num_texts(num_texts, self._settings.max_waiting, field="prompt")
 
     async def respond(self, request: Request, prompts: Sequence[Prompt]) -> Response:
         """The answer, whole or as a stream. When the client goes, the engine is told."""

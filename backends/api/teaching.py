@@ -15,14 +15,15 @@ import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.types import Receive, Scope, Send
 
 from backends import admission
-from backends.api.body import json_route
+from backends.api.body import encodable, json_route
 from backends.api.disconnect import cancel, unless_gone
 from backends.api.errors import error_body
 from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
@@ -42,19 +43,9 @@ class GenerateBody(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-    prompt: str
+    prompt: Annotated[str, AfterValidator(encodable)]
     max_tokens: int = 20
     temperature: float = 0.7
-
-    @field_validator("prompt")
-    @classmethod
-    def _can_be_encoded(cls, prompt: str) -> str:
-        r"""JSON can carry ``"\ud800"``, half a surrogate pair, which no tokenizer takes."""
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"character {error.start} is half a surrogate pair") from None
-        return prompt
 
 
 class Generated(BaseModel):

@@ -118,6 +118,10 @@ def _as_dict(additional_config: Any) -> dict[str, Any]:
 
 
 def _start(vllm_config: VllmConfig, stat_loggers: list[Any], words: LastWords) -> AsyncLLM:
+    if vllm_config.model_config.enforce_eager:
+        # Small functions of vLLM's sampler are compiled all the same, when they are first used: half a
+        # minute in the middle of an answer, or the end of EngineCore where there is no C++ compiler.
+        torch.compiler.set_stance("force_eager")
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"  # vLLM has just said "spawn" for its CPU build
     os.register_at_fork(after_in_child=die_with_parent)
     try:
