@@ -10,14 +10,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from backends.admission import MOST_LOGPROBS, check_range
-from backends.api.errors import LONGEST_ECHO
+from backends.api.openai_values import Content, NotEmpty, Prompts, Stops
 from backends.base import SamplingParams
 from backends.errors import InvalidRequest
 
-MOST_STOPS = 4
 ALL_TOKENS = -1
 """``top_k`` as vLLM's clients say that it keeps all."""
 IDLE_VALUES: dict[str, tuple[Any, ...]] = {
@@ -57,78 +56,6 @@ IDLE_VALUES: dict[str, tuple[Any, ...]] = {
 """Fields not known here → the values with which they ask for nothing, as any does with ``null``."""
 
 
-Prompt = str | tuple[int, ...]
-"""A text, or the ids of its tokens."""
-
-
-def _encodable(prompt: Prompt) -> Prompt:
-    r"""JSON can carry ``"\ud800"``, half a surrogate pair, which no tokenizer takes."""
-    try:
-        if isinstance(prompt, str):
-            prompt.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"character {error.start} is half a surrogate pair") from None
-    return prompt
-
-
-Text = Annotated[str, AfterValidator(_encodable)]
-AnyPrompt = Annotated[Prompt, AfterValidator(_encodable)]
-
-
-def _join_parts(content: Any) -> Any:
-    """Text parts are one text. Anything else is refused by name."""
-    if not isinstance(content, list):
-        return content
-    for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind != "text":
-            raise ValueError(f"only parts of type 'text' are taken, not {ascii(kind)[:LONGEST_ECHO]}")
-        if not isinstance(part.get("text"), str) or part.keys() != {"type", "text"}:
-            raise ValueError("a text part has the fields type and text, and nothing else")
-    return "".join(part["text"] for part in content)
-
-
-def _as_texts(value: Any) -> Any:
-    """A text or a list of texts → a tuple."""
-    if isinstance(value, str):
-        return (value,)
-    if not _is_list_of(str, value):
-        raise ValueError("it must be a text or a list of texts")
-    return tuple(value)
-
-
-def _as_prompts(value: Any) -> Any:
-    """A text, token ids, or a list of either → a tuple of prompts."""
-    if _is_list_of(int, value) and value:
-        return (tuple(value),)
-    if isinstance(value, list) and all(_is_list_of(int, ids) for ids in value):
-        return tuple(tuple(ids) for ids in value)
-    try:
-        return _as_texts(value)
-    except ValueError:
-        raise ValueError("it must be a text, a list of token ids, or a list of either") from None
-
-
-def _is_list_of(kind: type, value: Any) -> bool:
-    """``True`` is no token id."""
-    return isinstance(value, list) and all(type(item) is kind for item in value)
-
-
-def _as_stops(value: Any) -> Any:
-    stops = () if value is None else _as_texts(value)
-    if len(stops) > MOST_STOPS:
-        raise ValueError(f"{len(stops)} stop strings; at most {MOST_STOPS} are taken")
-    if "" in stops:
-        raise ValueError("a stop string is empty")
-    return stops
-
-
-def _not_empty(value: Any) -> Any:
-    if not value:
-        raise ValueError("there are none")
-    return value
-
-
 class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -158,7 +85,7 @@ class StreamOptions(_Strict):
 
 class Message(_Strict):
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[Text, BeforeValidator(_join_parts)]
+    content: Content
 
     def for_template(self) -> dict[str, str]:
         """``developer`` is OpenAI's newer word for ``system``; templates know the old one."""
@@ -178,7 +105,7 @@ class SamplingBody(_Strict):
     top_p: float | None = None
     top_k: int | None = None
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
-    stop: Annotated[tuple[Text, ...], BeforeValidator(_as_stops)] = ()
+    stop: Stops = ()
     n: int | None = None
     ignore_eos: bool | None = None
     min_tokens: int | None = None
@@ -237,7 +164,7 @@ class SamplingBody(_Strict):
 
 
 class ChatBody(SamplingBody):
-    messages: Annotated[list[Message], AfterValidator(_not_empty)]
+    messages: Annotated[list[Message], NotEmpty]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -271,7 +198,7 @@ class ChatBody(SamplingBody):
 
 
 class CompletionBody(SamplingBody):
-    prompt: Annotated[tuple[AnyPrompt, ...], BeforeValidator(_as_prompts), AfterValidator(_not_empty)]
+    prompt: Prompts
     logprobs: int | None = None
 
     @property
