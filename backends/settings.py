@@ -176,6 +176,12 @@ def _check_url(which: str, url: str) -> None:
         raise ValueError(f"{which} is no URL") from None
     if parts.scheme not in ("http", "https") or not host:
         raise ValueError(f"{which} must begin with http:// or https:// and name a host")
+    import httpx  # only where it is needed: most servers start without
+
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL:
+        raise ValueError(f"{which} is no URL") from None
     if parts.query or parts.fragment or not url.isprintable() or " " in url:
         raise ValueError(f"{which} must be a plain address, without ?, # or spaces")
 

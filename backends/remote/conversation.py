@@ -36,15 +36,15 @@ async def converse(server: Server, request: GenerationRequest, take: Callable[[A
 
     Raises ``TryAgain`` for what may pass, only before the first token, and ``ServescopeError``.
     """
+    detail = server.client.usage_detail
     with server.working():
         while True:
-            detail = server.client.usage_detail
             try:
                 return await _Conversation(server, request, detail, take).run()
             except Refused as refused:
                 if detail is UsageDetail.NONE or not is_about_stream_options(refused.page):
                     raise error_of(refused.page, server.client.title) from None
-            server.client.usage_detail = UsageDetail(detail - 1)
+            detail = UsageDetail(detail - 1)
 
 
 class _Conversation:
@@ -58,6 +58,7 @@ class _Conversation:
         assert server.facts is not None, "only servers that are up are picked"
         self._server = server
         self._client = server.client
+        self._detail = detail
         self._path = path_of(request)
         self._body = body_of(request, server.facts.model, detail)
         sampling = request.sampling
@@ -88,6 +89,7 @@ class _Conversation:
             self._client.stream(self._path, self._body, self._largest) as stream,
             aclosing(stream) as arrivals,
         ):
+            self._client.usage_detail = self._detail  # it was taken, so it is what to ask for next time
             async for arrival in arrivals:
                 if arrival.event.data.strip() == DONE:
                     self._is_done = True

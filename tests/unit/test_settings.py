@@ -62,6 +62,7 @@ def test_a_flag_needs_no_value() -> None:
         (["--remote-url", "http://a,http://"], ["--remote-url", "address 2", "host"]),
         (["--remote-url", "http://host:port"], ["--remote-url", "no URL"]),
         (["--remote-url", "http://[::1"], ["--remote-url", "no URL"]),
+        (["--remote-url", "http://xn--\u00fc"], ["--remote-url", "no URL"]),
         (["--remote-url", "http://host/?key=1"], ["--remote-url", "without ?"]),
         (["--remote-url", "http://a/v1/,http://a"], ["--remote-url", "twice"]),
         (["--remote-url", "http://a", "--remote-api-key", "two words"], ["--remote-api-key"]),

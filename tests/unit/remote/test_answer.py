@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backends.base import TokenChunk
 from backends.errors import UpstreamError
@@ -128,6 +131,20 @@ def test_an_answer_without_an_end_is_broken_off() -> None:
     assert not told.answer.is_complete
     with pytest.raises(UpstreamError, match="broke off the answer after 2 tokens"):
         told.answer.endings()
+
+
+@given(st.lists(st.tuples(st.text(max_size=3), st.integers(0, 3)), max_size=8))
+def test_however_a_text_is_cut_nothing_is_lost_and_every_token_is_counted(
+    cuts: list[tuple[str, int]],
+) -> None:
+    cuts = [("x", 1), *cuts]  # it counts live from its first text on
+    counts = list(accumulate(count for _, count in cuts))
+    chunks = [said(text, count=count) for (text, _), count in zip(cuts, counts, strict=True)]
+    total = counts[-1]
+    told = Told(*chunks, said("", count=total, reason="stop"), end(total), max_tokens=100)
+    assert len(told.tokens) == told.last.num_output_tokens == total
+    assert "".join(told.texts) + told.last.text == "".join(text for text, _ in cuts)
+    assert [token.index for token in told.tokens] == list(range(len(told.tokens)))
 
 
 @pytest.mark.parametrize(

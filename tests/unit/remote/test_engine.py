@@ -321,6 +321,19 @@ async def test_a_server_that_refuses_stream_options_is_asked_without_and_that_is
         assert len(server.asked) == (3 if server.known else 4)
 
 
+async def test_a_refusal_that_repeats_the_request_does_not_cost_the_counts() -> None:
+    class Repeating(Vllm):
+        def refuse(self, body: dict, *, is_chat: bool) -> Response | None:
+            return JSONResponse({"detail": f"bad seed in {body}"}, 400) if body.get("seed") == 13 else None
+
+    server = Repeating()
+    async with fronting(server) as engine:
+        with pytest.raises(InvalidRequest, match="bad seed"):
+            await answer(engine, chat(seed=13))
+        await answer(engine, chat("r1"))
+    assert server.asked[-1]["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+
+
 # Ends
 
 
