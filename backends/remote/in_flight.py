@@ -70,8 +70,7 @@ class RequestsInFlight:
     async def abort(self, request_id: str) -> None:
         """The connection is closed when this returns, which is how a server is told. A request that
         has ended is ignored."""
-        if request_id in self._running:
-            await self._end(request_id, None)
+        await self._end(request_id, None)
 
     async def abort_visitor(self, visitor: str) -> None:
         for request_id, running in list(self._running.items()):
@@ -82,7 +81,9 @@ class RequestsInFlight:
         await asyncio.gather(*(self._end(request_id, error) for request_id in list(self._running)))
 
     async def _end(self, request_id: str, error: ServescopeError | None) -> None:
-        running = self._running[request_id]
+        running = self._running.get(request_id)
+        if running is None:
+            return
         running.task.cancel()
         await asyncio.wait({running.task})
         self._finish_all(request_id, FinishReason.ERROR if error else FinishReason.ABORT, error)
