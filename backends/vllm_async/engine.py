@@ -113,7 +113,7 @@ class VllmEngine(QueuedEngine):
         settings = self.settings
         if self._scratch is not None:
             self._scratch.cleanup()
-        self._scratch = tempfile.TemporaryDirectory(prefix="servescope-")
+        self._scratch = tempfile.TemporaryDirectory(prefix="servescope-", ignore_cleanup_errors=True)
         is_budget_chosen = "max_num_batched_tokens" in settings.model_fields_set
         return WorkerConfig(
             model=model,

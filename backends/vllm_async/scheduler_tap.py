@@ -101,7 +101,7 @@ class Tap:
         seconds = self.hold.wait()
         if seconds:
             self._socket.poll(round(seconds * 1000) or 1)
-        return not seconds
+        return not seconds or self.is_lost
 
     # After each call of the scheduler
 
@@ -224,6 +224,7 @@ class Tap:
         if not self._scheduler.has_unfinished_requests():
             self.hold.went_idle()
 
+    @guarded
     def _hear(self) -> None:
         while self._socket.poll(0):
             self.hold.work(self._decode(self._socket.recv()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from backends.vllm_async.messages import ToVllm, WorkerConfig
 
 logger = logging.getLogger(__name__)
 
+NO_WORDS = "it ended without a word, as a process that is killed does."
+
 
 class EngineCoreDied(Exception):
     """With the reason, where it could still tell one."""
@@ -32,6 +35,7 @@ class EngineCoreDied(Exception):
 def main(channel: ChildChannel, config: WorkerConfig) -> None:
     """Ends this process itself: vLLM's own clean-up takes seconds, and there is nothing to keep. The
     kernel ends EngineCore with it (``launch.py``)."""
+    _stay_in(config.scratch)
     words = LastWords(Path(config.scratch) / "last_words")
     words.listen()
     try:
@@ -39,11 +43,17 @@ def main(channel: ChildChannel, config: WorkerConfig) -> None:
     except* CannotRun as refused:
         channel.fail(str(refused.exceptions[0]))
     except* EngineDeadError:
-        channel.say_last_words(EngineCoreDied(words.read() or "it ended without a word, as a killed process does."))
+        channel.say_last_words(EngineCoreDied(words.read() or NO_WORDS))
     except* Exception as failed:
         logger.exception("The vLLM worker failed")
         channel.say_last_words(failed)
     os._exit(1)
+
+
+def _stay_in(scratch: str) -> None:
+    """vLLM's files and sockets go where the server removes them, even if all of this is killed."""
+    os.environ["TMPDIR"] = os.environ["VLLM_RPC_BASE_PATH"] = scratch
+    tempfile.tempdir = None  # read again when it is asked for
 
 
 async def _serve(channel: ChildChannel, config: WorkerConfig, words: LastWords) -> None:
