@@ -11,10 +11,9 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from backends.records import RequestFinished
 from backends.remote.engine import RemoteBackend
 from backends.settings import Settings
-from tests.api.serving import recorded, serving
+from tests.api.serving import records_until, serving
 from tests.remote_servers.base import WORDS, RemoteServer, running
 from tests.remote_servers.dialects import LlamaCpp, LlamaCppPython, Ollama, Vllm
 
@@ -133,10 +132,15 @@ async def test_the_models_root_is_the_servers_model() -> None:
 
 
 async def test_what_the_server_counted_is_in_our_own_metrics() -> None:
-    async with asking(Ollama(tokens_per_chunk=5)) as (engine, client):
-        await client.chat.completions.create(model="remote", messages=HELLO, max_tokens=9)
-        await recorded(engine.recorder, RequestFinished)
-        async with httpx.AsyncClient(trust_env=False) as browser:
-            text = (await browser.get(str(client.base_url).replace("/v1/", "/metrics"))).text
+    async with running(Ollama(tokens_per_chunk=5)) as address:
+        engine = RemoteBackend(Settings(remote_url=(address,)))
+        async with (
+            serving(engine) as served,
+            served.client() as client,
+            served.feed("?backend=remote") as feed,
+        ):
+            await client.post("/v1/completions", json={"model": "remote", "prompt": "a", "max_tokens": 9})
+            await records_until(feed, "finished")  # what a viewer has seen is counted
+            text = (await client.get("/metrics")).text
     assert 'servescope_prompt_tokens_total{backend="remote"} 7.0' in text
     assert 'servescope_output_tokens_total{backend="remote"} 5.0' in text
