@@ -101,7 +101,9 @@ def test_vllm_is_known_in_one_folder() -> None:
     )
 
 
-@pytest.mark.parametrize("module", ["app", "backends.naive.engine", "backends.generate.engine", "backends.remote.engine"])
+@pytest.mark.parametrize(
+    "module", ["app", "backends.naive.engine", "backends.generate.engine", "backends.remote.engine"]
+)
 def test_the_servers_side_of_an_engine_loads_neither_torch_nor_gradio(module: str) -> None:
     code = f"import sys, {module}; print({{'torch', 'transformers', 'vllm', 'gradio'}} & set(sys.modules))"
     loaded = subprocess.run(
