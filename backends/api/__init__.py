@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from backends.api import control, generate_vllm, health, openai, teaching, telemetry
+from backends.api import code, control, generate_vllm, health, openai, teaching, telemetry
 from backends.api.errors import add_error_handlers
 from backends.api.feed import Hub
 from backends.api.presence import GRACE, Presence
@@ -29,3 +29,4 @@ def include_routes(
     app.include_router(telemetry.create_router(registry, hub, Presence(registry, visitor_grace)))
     app.include_router(control.create_router(registry, settings))
     app.include_router(health.create_router(registry, hub, metrics))
+    app.include_router(code.create_router())
