@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -41,16 +41,19 @@ async def run_on(
     planned: Sequence[Planned],
     *,
     mode: str | None = None,
+    stream: bool = True,
     temperature: float = 0.0,
     visitor: str | None = None,
+    on_change: Callable[[Run], None] = lambda run: None,
 ) -> Run:
     """All of them, at their times; returns when the last has ended. Cancelling it ends them all.
 
-    Raises ``EngineUnavailable``; what goes wrong with one request is in ``Run.errors``.
+    ``on_change`` gets the run when it begins and whenever a request has ended. Raises ``EngineUnavailable``; what goes wrong with one request is in ``Run.errors``.
     """
     await engine.start()
     clock = asyncio.get_running_loop().time  # time.monotonic, as in the records
     run = Run(engine.info.name, clock(), [uuid.uuid4().hex for _ in planned], engine.recorder.version)
+    on_change(run)
     keeping = asyncio.create_task(_keep_records(engine, run))
     try:
         async with asyncio.TaskGroup() as asking:
@@ -64,10 +67,12 @@ async def run_on(
                         ignore_eos="ignore_eos" in engine.info.supported,
                     ),
                     source=Source.WORKLOAD,
+                    stream=stream,
                     mode=mode,
                     visitor=visitor,
                 )
-                asking.create_task(_ask(engine, run, generation, run.start_time + request.at - clock()))
+                delay = run.start_time + request.at - clock()
+                asking.create_task(_ask(engine, run, generation, delay, on_change))
     finally:
         keeping.cancel()
         await asyncio.wait({keeping})
@@ -75,7 +80,9 @@ async def run_on(
     return run
 
 
-async def _ask(engine: Backend, run: Run, request: GenerationRequest, delay: float) -> None:
+async def _ask(
+    engine: Backend, run: Run, request: GenerationRequest, delay: float, on_change: Callable[[Run], None]
+) -> None:
     await asyncio.sleep(delay)
     try:
         async with aclosing(engine.generate(request)) as chunks:
@@ -84,6 +91,7 @@ async def _ask(engine: Backend, run: Run, request: GenerationRequest, delay: flo
     except ServescopeError as error:
         run.errors[request.request_id] = error
     run.num_ended += 1
+    on_change(run)
 
 
 async def _keep_records(engine: Backend, run: Run) -> None:

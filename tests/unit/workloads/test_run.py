@@ -72,6 +72,23 @@ async def test_an_engine_that_dies_ends_the_run_with_an_error_for_each() -> None
     assert [type(error) for error in run.errors.values()] == [EngineDied] * 3
 
 
+async def test_who_watches_hears_of_the_begin_and_of_every_end() -> None:
+    seen: list[int] = []
+    engine = FakeBackend()
+    await run_on(engine, [now()] * 3, on_change=lambda run: seen.append(run.num_ended))
+    await engine.stop()
+
+    assert seen == [0, 1, 2, 3]
+
+
+async def test_whole_answers_can_be_asked_for() -> None:
+    engine = FakeBackend()
+    run = await run_on(engine, [now()], stream=False)
+    await engine.stop()
+
+    assert [r.stream for r in run.records if isinstance(r, RequestArrived)] == [False]
+
+
 async def test_stopping_a_run_ends_all_of_it() -> None:
     engine = FakeBackend(step_seconds=0.01)
     running = asyncio.create_task(run_on(engine, [now(max_tokens=40)] * 3))
