@@ -76,6 +76,8 @@ class RequestTimeline(msgspec.Struct, kw_only=True):
     first_scheduled_time: float | None = None
     token_times: list[float] = []
     preemption_times: list[float] = []
+    resume_times: list[float] = []
+    """When it was scheduled again, after each preemption."""
     finished: RequestFinished | None = None
     work: Work = msgspec.field(default_factory=Work)
     num_known_tokens: int = 0
@@ -183,6 +185,8 @@ class TimelineReducer:
                 continue
             if timeline.first_scheduled_time is None:
                 timeline.first_scheduled_time = step.start_time
+            if len(timeline.resume_times) < len(timeline.preemption_times):
+                timeline.resume_times.append(step.start_time)
             self.total.add(row, timeline.num_known_tokens)
             timeline.work.add(row, timeline.num_known_tokens)
             length = row.num_computed_tokens + row.num_scheduled_tokens

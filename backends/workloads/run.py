@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from backends.base import Backend, GenerationRequest, SamplingParams
 from backends.errors import ServescopeError
 from backends.recorder import Entry
-from backends.records import AnyRecord, Source
+from backends.records import AnyRecord, Source, TraceHeader
 from backends.workloads.workload import Planned
 
 
@@ -26,6 +26,8 @@ class Run:
     """In the order of the plan."""
     version: int
     """Of the engine's recorder: what has been kept so far ends there."""
+    header: TraceHeader | None = None
+    """Of the engine that ran it."""
     records: list[AnyRecord] = field(default_factory=list)
     """Everything the engine recorded from the start on, of other people's requests as well."""
     num_ended: int = 0
@@ -48,11 +50,18 @@ async def run_on(
 ) -> Run:
     """All of them, at their times; returns when the last has ended. Cancelling it ends them all.
 
-    ``on_change`` gets the run when it begins and whenever a request has ended. Raises ``EngineUnavailable``; what goes wrong with one request is in ``Run.errors``.
+    ``on_change`` gets the run when it begins and whenever a request has ended.
+    Raises ``EngineUnavailable``; what goes wrong with one request is in ``Run.errors``.
     """
     await engine.start()
     clock = asyncio.get_running_loop().time  # time.monotonic, as in the records
-    run = Run(engine.info.name, clock(), [uuid.uuid4().hex for _ in planned], engine.recorder.version)
+    run = Run(
+        engine.info.name,
+        clock(),
+        [uuid.uuid4().hex for _ in planned],
+        engine.recorder.version,
+        engine.recorder.header,
+    )
     on_change(run)
     keeping = asyncio.create_task(_keep_records(engine, run))
     try:
