@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from backends.api import code, control, generate_vllm, health, openai, teaching, telemetry
+from backends.api import (
+    code,
+    control,
+    generate_vllm,
+    health,
+    join,
+    openai,
+    teaching,
+    telemetry,
+    workloads,
+)
 from backends.api.errors import add_error_handlers
 from backends.api.feed import Hub
 from backends.api.presence import GRACE, Presence
 from backends.api.prometheus import PrometheusMetrics
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.workloads.races import Races
 
 
 def include_routes(
@@ -22,11 +33,15 @@ def include_routes(
     """
     metrics = PrometheusMetrics()
     hub = Hub(registry, metrics.observe)
+    races = Races()
+    presence = Presence(races, registry, grace=visitor_grace)
     add_error_handlers(app)
     app.include_router(teaching.create_router(registry, settings))
     app.include_router(generate_vllm.create_router(registry, settings))
     app.include_router(openai.create_router(registry, settings))
-    app.include_router(telemetry.create_router(registry, hub, Presence(registry, visitor_grace)))
+    app.include_router(telemetry.create_router(registry, hub, presence))
     app.include_router(control.create_router(registry, settings))
     app.include_router(health.create_router(registry, hub, metrics))
     app.include_router(code.create_router())
+    app.include_router(workloads.create_router(registry, settings, races))
+    app.include_router(join.create_router(settings))

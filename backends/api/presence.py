@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Protocol
 
 from backends.api.disconnect import cancel
-from backends.registry import Registry
 
 GRACE = 2.0
 """Seconds in which a visitor who has lost the connection, or changed the engine, can come back."""
@@ -14,11 +14,16 @@ GOING_AWAY = 1001
 """The close code of a browser whose page was closed or left: nobody comes back."""
 
 
-class Presence:
-    """Aborts the requests of a visitor who has left and not come back within the grace."""
+class WorksForVisitors(Protocol):
+    async def abort_visitor(self, visitor: str) -> None: ...
 
-    def __init__(self, registry: Registry, grace: float = GRACE) -> None:
-        self._registry = registry
+
+class Presence:
+    """Aborts what was under way for a visitor who has left and not come back within the grace."""
+
+    def __init__(self, *workers: WorksForVisitors, grace: float = GRACE) -> None:
+        """Told one after the other: what sends requests comes before what serves them."""
+        self._workers = workers
         self._grace = grace
         self._num_open: Counter[str] = Counter()
         self._leaving: dict[str, asyncio.Task[None]] = {}
@@ -45,4 +50,5 @@ class Presence:
     async def _abort_after(self, seconds: float, visitor: str) -> None:
         await asyncio.sleep(seconds)
         del self._leaving[visitor]
-        await self._registry.abort_visitor(visitor)
+        for worker in self._workers:
+            await worker.abort_visitor(visitor)

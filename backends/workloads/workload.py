@@ -41,7 +41,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Fewest and most words of a question."""
     shared_words: Annotated[int, msgspec.Meta(ge=0, le=2000)] = 0
     """Words that all questions begin with."""
-    output_tokens: tuple[Tokens, ...] = (32,)
+    output_tokens: Annotated[tuple[Tokens, ...], msgspec.Meta(min_length=1, max_length=MOST_STUDENTS)] = (32,)
     """How long the answers are, one after the other and again from the start."""
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 0
 

@@ -1,0 +1,208 @@
+"""A race: the same workload on one to four engines, one after another, so that they do not steal
+from each other.
+
+    QUEUED ──its turn──► RUNNING ──every entry has had its turn──► DONE
+       └──────stop, or its visitor has gone──────┴───────────────► STOPPED
+
+An entry that cannot run is reported with its reason, and the others go on:
+
+    WAITING ──► STARTING ──► RUNNING ──► DONE
+       └───────────┴────────────┴──────► UNAVAILABLE, FAILED or STOPPED
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum
+
+import msgspec
+
+from backends.base import Backend
+from backends.errors import EngineUnavailable, ServescopeError
+from backends.recorder import RecordsDropped
+from backends.records import EngineState
+from backends.workloads.run import Run, run_on
+from backends.workloads.summary import RaceResult, summary
+from backends.workloads.workload import Planned, Workload, plan
+
+MOST_ENTRIES = 4
+LONGEST_ENTRY = 15 * 60.0
+"""Seconds that one engine may take, its start included: an engine that is paused takes for ever."""
+
+
+class RaceState(StrEnum):
+    QUEUED = "queued"
+    """Another race is under way."""
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+    """By whoever started it, or because they have gone. What had ended keeps its result."""
+
+
+class EntryState(StrEnum):
+    WAITING = "waiting"
+    """Its turn comes."""
+    STARTING = "starting"
+    """Its engine is coming up."""
+    RUNNING = "running"
+    DONE = "done"
+    """Every request has ended, be it with an error."""
+    UNAVAILABLE = "unavailable"
+    """Its engine cannot run here."""
+    FAILED = "failed"
+    """It took too long, or more was recorded than could be kept up with."""
+    STOPPED = "stopped"
+
+
+class EntryProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one engine is. The last three are the engine's own state, while it starts or runs."""
+
+    backend: str
+    title: str
+    mode: str | None
+    state: EntryState
+    reason: str | None
+    num_ended: int
+    num_requests: int
+    has_result: bool
+    engine: EngineState | None
+
+
+class RaceProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it; ``version`` grows with every change."""
+
+    version: int
+    state: RaceState
+    place: int
+    """Races that come first."""
+    entries: list[EntryProgress]
+
+
+class Entry:
+    """One engine's turn."""
+
+    def __init__(self, engine: Backend, mode: str | None, num_requests: int) -> None:
+        self.engine = engine
+        self.mode = mode
+        self.num_requests = num_requests
+        self.state = EntryState.WAITING
+        self.reason: str | None = None
+        self.num_ended = 0
+        self.result: RaceResult | None = None
+        self._run: Run | None = None
+
+    def see(self, run: Run) -> None:
+        """It has begun, or one more request has ended."""
+        self._run = run
+        self.state = EntryState.RUNNING
+        self.num_ended = run.num_ended
+
+    def end(self, state: EntryState, reason: str | None = None) -> None:
+        """Its records become its result, as far as they go; they are not kept."""
+        self.state, self.reason = state, reason
+        if self._run is not None:
+            with suppress(RecordsDropped):  # what the last of it was, where it did not run to its end
+                self._run.keep(self.engine.recorder.since(self._run.version))
+            self.result = summary(self._run)
+            self._run = None
+
+    def progress(self) -> EntryProgress:
+        is_under_way = self.state in (EntryState.STARTING, EntryState.RUNNING)
+        return EntryProgress(
+            backend=self.engine.info.name,
+            title=self.engine.info.title,
+            mode=self.mode,
+            state=self.state,
+            reason=self.reason,
+            num_ended=self.num_ended,
+            num_requests=self.num_requests,
+            has_result=self.result is not None,
+            engine=self.engine.state if is_under_way else None,
+        )
+
+
+class Race:
+    """One race, from its place in the line to its results."""
+
+    def __init__(self, workload: Workload, entries: Sequence[tuple[Backend, str | None]]) -> None:
+        self.workload = workload
+        self.entries = [Entry(engine, mode, workload.students) for engine, mode in entries]
+        self.state = RaceState.QUEUED
+        self.place = 0
+        self._version = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in (RaceState.DONE, RaceState.STOPPED)
+
+    async def run(self) -> None:
+        """Every entry in its turn. Cancelling it stops the race: its requests are aborted."""
+        self.state = RaceState.RUNNING
+        self.touch()
+        planned = plan(self.workload)
+        for entry in self.entries:
+            await self._run_entry(entry, planned)
+        self.state = RaceState.DONE
+        self.touch()
+
+    def stop(self) -> None:
+        """It will not go on."""
+        for entry in self.entries:
+            if entry.state is EntryState.WAITING:
+                entry.end(EntryState.STOPPED)
+        self.state = RaceState.STOPPED
+        self.touch()
+
+    def progress(self) -> RaceProgress:
+        return RaceProgress(
+            version=self._version,
+            state=self.state,
+            place=self.place,
+            entries=[entry.progress() for entry in self.entries],
+        )
+
+    def touch(self) -> None:
+        """Something has changed: wake those who wait for it."""
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_beyond(self, version: int) -> None:
+        """Return once there has been a change after this version, or none can come."""
+        while self._version <= version and not self.has_ended:
+            await self._changed.wait()
+
+    async def _run_entry(self, entry: Entry, planned: Sequence[Planned]) -> None:
+        def see(run: Run) -> None:
+            entry.see(run)
+            self.touch()
+
+        entry.state = EntryState.STARTING
+        self.touch()
+        watching = asyncio.create_task(self._watch(entry.engine))
+        state, reason = EntryState.STOPPED, None
+        try:
+            async with asyncio.timeout(LONGEST_ENTRY):
+                await run_on(entry.engine, planned, mode=entry.mode, on_change=see)
+            state = EntryState.DONE
+        except EngineUnavailable as error:
+            state, reason = EntryState.UNAVAILABLE, error.message
+        except ServescopeError as error:  # it died while it was starting
+            state, reason = EntryState.FAILED, error.message
+        except TimeoutError:
+            state, reason = EntryState.FAILED, f"It was stopped after {LONGEST_ENTRY / 60:g} minutes."
+        except RecordsDropped as error:
+            state, reason = EntryState.FAILED, f"More was recorded than could be kept: {error}."
+        finally:
+            watching.cancel()
+            entry.end(state, reason)
+            self.touch()
+
+    async def _watch(self, engine: Backend) -> None:
+        """A change of the engine's state is a change of the race's."""
+        async for entries in engine.recorder.follow(engine.recorder.version):
+            if any(isinstance(entry.record, EngineState) for entry in entries):
+                self.touch()
