@@ -30,6 +30,7 @@ from backends.vllm_async.messages import (
     ToVllm,
     VllmUpdate,
 )
+from backends.vllm_async.outbox import Outbox
 from backends.vllm_async.outputs import choices, finish_reason, vllm_sampling
 from backends.vllm_async.sync_mode import BlockingLLM
 from backends.vllm_async.tap_link import TapLink
@@ -49,6 +50,7 @@ class Frontend:
         self._answers: dict[str, Answer] = {}
         self._calls: dict[str, Future[list[RequestOutput]]] = {}
         """Text → the blocking call that it is part of."""
+        self._outbox = Outbox()
         self._num_waiting: int | None = 0 if tap else None
         self._blocking = BlockingLLM(self._generate, asyncio.get_running_loop())
         self._caller = ThreadPoolExecutor(1, "blocking calls")
@@ -179,6 +181,7 @@ class Frontend:
 
     def _lose_tap(self, sentence: str) -> None:
         self._tap, self._num_waiting = None, None
+        self._flush()
         self._send_update(VllmUpdate(num_waiting=None, tap_lost=sentence))
         for answer in list(self._answers.values()):
             answer.go_on_without_tap()
@@ -197,18 +200,19 @@ class Frontend:
     def _send(
         self, records: Sequence[AnyRecord] = (), tokens: Sequence[Token] = (), ended: Sequence[Ended] = ()
     ) -> None:
+        """One message for all that happens in one turn of the event loop: the requests of a batch get
+        their tokens at the same moment."""
         for end in ended:
             del self._answers[end.request_id]
             self._calls.pop(end.request_id, None)
-        self._send_update(
-            VllmUpdate(
-                records=list(records),
-                tokens=list(tokens),
-                ended=list(ended),
-                num_waiting=self._num_waiting,
-                queues={"blocking_calls": self._num_waiting_calls},
-            )
-        )
+        if self._outbox.is_empty:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.add(records, tokens, ended)
+
+    def _flush(self) -> None:
+        update = self._outbox.take(self._num_waiting, {"blocking_calls": self._num_waiting_calls})
+        if update is not None:
+            self._send_update(update)
 
     @property
     def _num_waiting_calls(self) -> int:
