@@ -10,7 +10,9 @@ from backends.api import (
     generate_vllm,
     health,
     join,
+    lessons,
     openai,
+    sizing,
     teaching,
     telemetry,
     workloads,
@@ -19,16 +21,23 @@ from backends.api.errors import add_error_handlers
 from backends.api.feed import Hub
 from backends.api.presence import GRACE, Presence
 from backends.api.prometheus import PrometheusMetrics
+from backends.lessons.ground import MakeEngine
 from backends.registry import Registry
 from backends.settings import Settings
 from backends.workloads.races import Races
 
 
 def include_routes(
-    app: FastAPI, registry: Registry, settings: Settings, *, visitor_grace: float = GRACE
+    app: FastAPI,
+    registry: Registry,
+    settings: Settings,
+    *,
+    make_engine: MakeEngine,
+    visitor_grace: float = GRACE,
 ) -> None:
     """Add all routes and error handlers; the feeds run as long as the app's lifespan.
 
+    ``make_engine``: builds the private engines of experiments.
     ``visitor_grace``: seconds after which the requests of a visitor who has left are aborted.
     """
     metrics = PrometheusMetrics()
@@ -43,5 +52,7 @@ def include_routes(
     app.include_router(control.create_router(registry, settings))
     app.include_router(health.create_router(registry, hub, metrics))
     app.include_router(code.create_router())
+    app.include_router(sizing.create_router(registry, settings))
     app.include_router(workloads.create_router(registry, settings, races))
     app.include_router(join.create_router(settings))
+    app.include_router(lessons.create_router(registry, make_engine))

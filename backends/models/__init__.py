@@ -7,7 +7,7 @@ process: this package's light half (everything but ``convert.py``) imports neith
 transformers.
 """
 
-from backends.models.describe import PreparedModel, unsupported_reason
+from backends.models.describe import PreparedModel, shape_of, unsupported_reason
 from backends.models.prepare import prepare_model
 
-__all__ = ["PreparedModel", "prepare_model", "unsupported_reason"]
+__all__ = ["PreparedModel", "prepare_model", "shape_of", "unsupported_reason"]

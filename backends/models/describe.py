@@ -90,19 +90,24 @@ def _architecture(config: Mapping[str, Any]) -> str | None:
     return architectures[0] if architectures else None
 
 
+def shape_of(config: Mapping[str, Any], num_parameters: int | None = None) -> ModelShape:
+    """The sizes a ``config.json`` tells. Raises ``KeyError`` with what it does not say."""
+    heads = int(config["num_attention_heads"])
+    hidden_size = int(config["hidden_size"])
+    return ModelShape(
+        num_layers=int(config["num_hidden_layers"]),
+        hidden_size=hidden_size,
+        num_attention_heads=heads,
+        num_kv_heads=int(config.get("num_key_value_heads") or heads),
+        head_dim=int(config.get("head_dim") or hidden_size // heads),
+        vocab_size=int(config["vocab_size"]),
+        num_parameters=num_parameters,
+    )
+
+
 def _shape(config: Mapping[str, Any], folder: Path) -> ModelShape:
     try:
-        heads = int(config["num_attention_heads"])
-        hidden_size = int(config["hidden_size"])
-        return ModelShape(
-            num_layers=int(config["num_hidden_layers"]),
-            hidden_size=hidden_size,
-            num_attention_heads=heads,
-            num_kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_dim=int(config.get("head_dim") or hidden_size // heads),
-            vocab_size=int(config["vocab_size"]),
-            num_parameters=_count_parameters(folder),
-        )
+        return shape_of(config, _count_parameters(folder))
     except KeyError as error:
         raise EngineUnavailable(f"config.json of {_architecture(config)} does not say {error}.") from error
 
