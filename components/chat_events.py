@@ -28,7 +28,7 @@ from components.conversation import (
     user_says,
 )
 from components.sampling import sampling_params
-from components.words import word
+from components.words import word, words
 
 Outputs = tuple[Any, ...]
 """Updates for the log, the input, Send, Stop and the place of the request id, in this order."""
@@ -184,10 +184,16 @@ def _waiting(asked: Asked) -> Message | None:
         case State.PAUSED:
             key = "chat.paused"
         case _:
-            return None
+            return _only_at_the_end(asked)
     percent = "" if state.progress is None else f"{state.progress:.0%}"
     detail = " · ".join(part for part in (state.reason, percent) if part)
     return notice(Notice.WAITING, word(asked.lang, key, backend=asked.backend.info.title), detail)
+
+
+def _only_at_the_end(asked: Asked) -> Message | None:
+    """In some modes there is nothing to read until everything is done."""
+    sentence = words(asked.lang).get(f"chat.running.{asked.mode}")
+    return None if sentence is None else notice(Notice.WAITING, sentence)
 
 
 def _with_notice(log: list[Message], sentence: str) -> list[Message]:

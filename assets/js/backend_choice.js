@@ -35,12 +35,13 @@ export function watchChoice(onChoice) {
 }
 
 /** State on each option (drawn by CSS), and in #backend-state why the chosen one does not answer. */
-export function showStates(engines, chosen, words) {
+export function showStates(store, words) {
+  const { engines, backend: chosen } = store;
   for (const input of document.querySelectorAll('#backend-choice input[type="radio"]')) {
     const engine = engines.get(input.value);
     const label = input.closest('label');
     setAttribute(label, 'data-state', engine?.state ?? 'idle');
-    setAttribute(label, 'title', engine === undefined ? null : stateSentence(engine, words));
+    setAttribute(label, 'title', engine === undefined ? null : stateSentence(engine, store.titleOf(input.value), words));
     setAttribute(input, 'aria-description', words(`state.${engine?.state ?? 'idle'}`));
   }
   const line = document.getElementById('backend-state');
@@ -49,6 +50,6 @@ export function showStates(engines, chosen, words) {
   const isUp = engine === undefined || ['ready', 'paused'].includes(engine.state);
   const progress = engine?.progress ?? null;
   const share = progress === null ? '' : ` · ${percent(progress)}`;
-  setText(line, isUp ? '' : `${stateSentence(engine, words)}${share}`);
+  setText(line, isUp ? '' : `${stateSentence(engine, store.titleOf(chosen), words)}${share}`);
   setAttribute(line, 'data-state', engine?.state ?? 'idle');
 }

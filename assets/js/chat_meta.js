@@ -27,10 +27,18 @@ function isPlainChat(store) {
   return store.history.live.header?.notes?.chat !== undefined;
 }
 
+/** It decodes, and whoever asked has nothing yet: a blocking call keeps its tokens until its end. */
+function isUndelivered({ status, phase, firstTokenTime }) {
+  return status === 'running' && phase === 'decode' && firstTokenTime === null;
+}
+
+const cameAtOnce = ({ numGaps, numZeroGaps }) => numGaps > 0 && numZeroGaps === numGaps;
+
 function sentencesOf(request, words) {
   const latency = latencyOf(request);
   const parts = [];
-  if (latency.ttft === null) parts.push(words(`meta.${request.status}`));
+  if (latency.ttft === null) parts.push(words(`meta.${isUndelivered(request) ? 'undelivered' : request.status}`));
+  else if (cameAtOnce(latency)) parts.push(words('meta.at_once', { time: duration(latency.ttft) }));
   else parts.push(words('meta.first_token', { time: duration(latency.ttft) }));
   parts.push(words('meta.tokens', { number: count(latency.numTokens) }));
   if (latency.tokensPerSecond !== null)

@@ -21,6 +21,12 @@ export function duration(seconds) {
   return `${grouped.format(Math.floor(whole / 60))} min ${String(whole % 60).padStart(2, '0')} s`;
 }
 
+/** The same for a narrow column: a minute and more in seconds, "63.1 s", "185 s". */
+export function briefDuration(seconds) {
+  if (!(seconds >= 59.95)) return duration(seconds);
+  return seconds < 99.95 ? `${seconds.toFixed(1)} s` : `${grouped.format(seconds)} s`;
+}
+
 /** A round duration at the end of an axis: 0.2 → "200 ms", 5 → "5 s". */
 export function roundDuration(seconds) {
   return seconds < 1

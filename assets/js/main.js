@@ -133,7 +133,7 @@ async function start() {
   followDeepLink(store, query.get('step'));
   keepStepInAddress(store);
   store.subscribe(() => {
-    showStates(store.engines, store.backend, words);
+    showStates(store, words);
     showChatMeta(store, words);
   });
   window.addEventListener('servescope:mine', ({ detail }) => {
@@ -147,7 +147,7 @@ async function start() {
   });
   keepMounted(store, words, query.get('view'));
   followChoice(feeds, query.get('backend'));
-  store.set({ controls: await askForControls() });
+  store.set(await askForEngines());
 }
 
 /** The page opens with the engine its address names, and chooses it itself a little later. */
@@ -161,12 +161,16 @@ function followChoice(feeds, wanted) {
   });
 }
 
-/** Which controls each backend has. Without an answer all are offered, and the server decides. */
-async function askForControls() {
+/** What each backend is called and which controls it has. Without an answer all are offered, and the
+ *  server decides. */
+async function askForEngines() {
   const response = await fetch(new URL('health', document.baseURI));
-  if (!response.ok) return new Map();
-  const { backends } = await response.json();
-  return new Map(Object.entries(backends).map(([name, backend]) => [name, backend.controls]));
+  if (!response.ok) return {};
+  const backends = Object.entries((await response.json()).backends);
+  return {
+    titles: new Map(backends.map(([name, { title }]) => [name, title])),
+    controls: new Map(backends.map(([name, { controls }]) => [name, controls])),
+  };
 }
 
 await start();

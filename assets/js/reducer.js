@@ -25,6 +25,8 @@ import { hidesSteps, withGauges } from './gauges.js';
 /** Finished requests kept to look at; the oldest go first. */
 export const MAX_FINISHED = 200;
 
+const GONE = ['crashed', 'restarting'];
+
 export function initialState() {
   return {
     owner: {}, // identity: which requests this state may change
@@ -83,6 +85,8 @@ const FOLDS = {
   state(state, record) {
     if (state.header !== null && record.backend !== state.header.backend) return;
     state.engine = record;
+    if (GONE.includes(record.state) && state.pool.numFree !== null)
+      state.pool = emptyPool(state.header?.engine.num_blocks, state.pool); // it went with its process
     see(state, record.time);
   },
 

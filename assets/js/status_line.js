@@ -10,7 +10,9 @@ export class StatusLine {
     this.tools = tools;
     this.dot = h('i', { class: 'scope-dot' });
     this.text = h('span', { class: 'scope-status-text', role: 'status' });
-    this.facts = h('span', { class: 'scope-facts' });
+    this.model = h('span', { class: 'scope-facts-model' });
+    this.limits = h('span');
+    this.facts = h('span', { class: 'scope-facts' }, this.model, this.limits);
     this.bar = h('i');
     this.progress = h(
       'span',
@@ -53,30 +55,38 @@ export class StatusLine {
       this.bar.style.width = `${progress * 100}%`;
       setAttribute(this.progress, 'aria-valuenow', Math.round(progress * 100));
     }
-    setText(this.facts, factsOf(state.header, this.tools.words));
-    setAttribute(this.facts, 'title', state.header === null ? null : versionsOf(state.header));
+    setText(this.model, state.header === null ? '' : `${modelOf(state.header)} · `);
+    setText(this.limits, state.header === null ? '' : limitsOf(state.header, this.tools.words));
+    setAttribute(
+      this.facts,
+      'title',
+      state.header === null ? null : allFactsOf(state.header, this.tools.words),
+    );
   }
 
-  #sentence({ connection, backend }, engine) {
+  #sentence(store, engine) {
     const { words } = this.tools;
+    const { connection, backend } = store;
     if (connection.phase === 'lost') return words('transport.lost');
     if (connection.phase === 'outdated') return words('transport.outdated');
     if (connection.phase === 'refused') return words('transport.refused', { reason: connection.reason });
     if (engine === undefined)
-      return words(connection.phase === 'open' ? 'state.idle.sentence' : 'transport.connecting', { backend });
-    return stateSentence(engine, words);
+      return words(connection.phase === 'open' ? 'state.idle.sentence' : 'transport.connecting', {
+        backend: store.titleOf(backend),
+      });
+    return stateSentence(engine, store.titleOf(backend), words);
   }
 }
 
 /** An engine's state in words, and why. How far it is changes too often to be read out. */
-export function stateSentence(engine, words) {
-  const head = words(`state.${engine.state}.sentence`, { backend: engine.backend });
+export function stateSentence(engine, title, words) {
+  const head = words(`state.${engine.state}.sentence`, { backend: title });
   return engine.reason ? `${head} · ${engine.reason}` : head;
 }
 
-function factsOf(header, words) {
-  if (header === null) return '';
-  const { engine } = header;
+const modelOf = ({ model, dtype, device }) => [model, dtype, device].join(' · ');
+
+function limitsOf({ engine }, words) {
   const limits = [
     'batch_size',
     'max_num_seqs',
@@ -85,14 +95,17 @@ function factsOf(header, words) {
     'num_blocks',
     'max_model_len',
   ];
-  const told = limits
+  return limits
     .filter((name) => engine[name] !== null)
-    .map((name) => words(`transport.fact.${name}`, { value: count(engine[name]) }));
-  return [header.model, header.dtype, header.device, ...told].join(' · ');
+    .map((name) => words(`transport.fact.${name}`, { value: count(engine[name]) }))
+    .join(' · ');
 }
 
-function versionsOf(header) {
+/** One a line: also what the line has no room for. */
+function allFactsOf(header, words) {
   return [
+    modelOf(header),
+    limitsOf(header, words),
     header.hardware,
     ...Object.entries(header.versions).map(([name, version]) => `${name} ${version}`),
   ].join('\n');

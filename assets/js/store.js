@@ -16,6 +16,7 @@ export class Store {
   lastMine = null;
   clearedTime = null; // requests that finished until then are not shown
   engines = new Map(); // backend → its last `state` record
+  titles = new Map(); // backend → what it is called, once the server has told
   controls = new Map(); // backend → names of the controls it has, once the server has told
   connection = { phase: 'connecting' };
   waitingForStep = null; // step id of a deep link, until that step is there
@@ -39,6 +40,10 @@ export class Store {
 
   notify() {
     for (const listener of this.#listeners) listener();
+  }
+
+  titleOf(backend) {
+    return this.titles.get(backend) ?? backend ?? '';
   }
 
   get isLive() {

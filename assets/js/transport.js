@@ -141,7 +141,7 @@ export class Transport {
     const note = this.store.history.live.header?.notes?.transport; // known once the engine runs
     if (note !== undefined && OF_STEPS.includes(action)) return note;
     const has = controls.get(backend)?.includes(action) ?? true; // until told otherwise the server decides
-    return has ? null : words('transport.no_control', { backend });
+    return has ? null : words('transport.no_control', { backend: this.store.titleOf(backend) });
   }
 
   #notReady() {
@@ -150,7 +150,10 @@ export class Transport {
     const state = engines.get(backend)?.state ?? 'idle';
     return STEERABLE.includes(state)
       ? null
-      : words('transport.not_ready', { backend: backend ?? '', state: words(`state.${state}`) });
+      : words('transport.not_ready', {
+          backend: this.store.titleOf(backend),
+          state: words(`state.${state}`),
+        });
   }
 
   async #step() {

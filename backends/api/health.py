@@ -45,6 +45,7 @@ def _describe(backend: Backend, num_viewers: int) -> dict[str, Any]:
     """One engine. What it runs on is known once it has started."""
     state, header = backend.state, backend.recorder.header
     return {
+        "title": backend.info.title,
         "state": state.state,
         "reason": state.reason,
         "progress": state.progress,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { count, duration, niceCeiling, percent, rate, ratio, shape } from '../../assets/js/format.js';
+import { briefDuration, count, duration, niceCeiling, percent, rate, ratio, shape } from '../../assets/js/format.js';
 
 const cases = (format, pairs) => {
   for (const [value, text] of pairs) assert.equal(format(value), text, `${value}`);
@@ -85,4 +85,15 @@ test('the top of a scale is the next round number', () => {
       [1001, '2000'],
     ],
   );
+});
+
+test('in a narrow column a minute and more is written in seconds', () => {
+  cases(briefDuration, [
+    [1.24, '1.24 s'],
+    [59.94, '59.9 s'],
+    [63.06, '63.1 s'],
+    [185.2, '185 s'],
+    [3600, '3,600 s'],
+    [null, '–'],
+  ]);
 });

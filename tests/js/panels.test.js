@@ -6,7 +6,7 @@ import {
   paddingOfRows,
   paddingShare,
 } from '../../assets/js/panels/batch_layout.js';
-import { blockMap } from '../../assets/js/panels/pool_map.js';
+import { blockMap, holdersOf } from '../../assets/js/panels/pool_map.js';
 import { gridOf } from '../../assets/js/panels/pool_layout.js';
 import { kvKind } from '../../assets/js/panels/kv.js';
 import { itlPoints, timeShare } from '../../assets/js/panels/latency_chart.js';
@@ -61,6 +61,13 @@ test('the newest step is at the right, and a point finds its step', () => {
   assert.equal(layout.indexAt(layout.left - 1), null);
   assert.equal(layout.groups[0].numLanes, 4, 'the places of the batch, also empty ones');
   assert.ok(layout.groups[0].bottom <= layout.waiting.top && layout.waiting.top < layout.bars.top);
+});
+
+test('where all places would be too low for a letter, only those in use are drawn, in fours', () => {
+  const columns = [{ pool: '', lanes: [0, 1, 2, 3, 4], step: step(0, []) }];
+  const size = { width: 400, scale: 1, columns, engine: { max_num_seqs: 16 }, occupied: new Map() };
+  assert.equal(layoutBatch({ ...size, height: 250 }).groups[0].numLanes, 8);
+  assert.equal(layoutBatch({ ...size, height: 400 }).groups[0].numLanes, 16);
 });
 
 test('each pool in use has lanes of its own, streams first', () => {
@@ -237,4 +244,23 @@ test('the chart keeps its last points, and knows where a step is', () => {
   assert.equal(points.series[0].gaps.length, 400);
   assert.ok(timeShare(step(0, [], { start_time: 19 }), points) > 0.5);
   assert.equal(timeShare(step(0, [], { start_time: -100 }), points), null);
+});
+
+test('a shared block is held by everyone whose block table has it', () => {
+  const state = stateOf(
+    header({ engine: { block_size: 16, num_blocks: 6 } }),
+    arrived('a'),
+    arrived('b', { seat: 1 }),
+    step(0, [row('a'), row('b')], { kv: kv({ taken: { a: [2, 0], b: [2, 5] } }) }),
+  );
+  const held = (first, size) => [...holdersOf(state, first, size)].map(([{ id }, number]) => [id, number]);
+  assert.deepEqual(held(2), [
+    ['a', 1],
+    ['b', 1],
+  ]);
+  assert.deepEqual(held(0, 3), [
+    ['a', 2],
+    ['b', 1],
+  ]);
+  assert.deepEqual(held(1), []);
 });

@@ -279,3 +279,13 @@ test('a copy does not change with the original, nor the original with the copy',
 test('a record of a type that is not known is refused', () => {
   assert.throws(() => apply(initialState(), { type: 'surprise' }), /surprise/);
 });
+
+test('the blocks of a process that has died are gone with it', () => {
+  const full = step(0, [row('r0', 4)], { kv: kv({ num_free: 2, taken: { r0: [3] }, cached: [3] }) });
+  const now = reduce([header({ engine: { block_size: 4, num_blocks: 4 } }), arrived('r0'), full]);
+  const { version } = now.pool;
+  reduce([state('crashed'), finished('r0', 9, 'error'), state('restarting'), state('restarting')], now);
+  assert.equal(now.pool.numFree, null);
+  assert.deepEqual([...now.pool.isCached], [0, 0, 0, 0]);
+  assert.ok(now.pool.version > version, 'and are drawn so');
+});

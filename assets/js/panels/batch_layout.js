@@ -17,7 +17,7 @@ const WAITING_ROW = 9;
 const WAITING_ROWS = 4;
 const GROUP_LABEL = 13;
 const TALLEST_LANE = 40;
-const MOST_SLOTS_DRAWN_EMPTY = 16;
+const READABLE_LANE = 14; // high enough for a letter; where all slots would be lower, only those in use are drawn
 
 /** How many steps fit, and how wide each is. */
 export function columnsThatFit(width, scale = 1) {
@@ -42,8 +42,9 @@ export function layoutBatch({ width, height, scale, columns, engine, occupied })
     rowHeight: WAITING_ROW * scale,
     rows: WAITING_ROWS,
   };
-  const groups = groupsOf(columns, engine, occupied);
-  placeLanes(groups, waiting.top - GAP * scale, scale);
+  const room = waiting.top - GAP * scale;
+  const groups = groupsOf(columns, engine, occupied, Math.floor(room / (READABLE_LANE * scale)));
+  placeLanes(groups, room, scale);
   return {
     cell,
     left,
@@ -59,20 +60,18 @@ export function layoutBatch({ width, height, scale, columns, engine, occupied })
 }
 
 /** One group of lanes for each pool that is in use or in the picture. */
-function groupsOf(columns, engine, occupied) {
+function groupsOf(columns, engine, occupied, mostReadable) {
   const used = new Map([...occupied].filter(([, lanes]) => lanes > 0));
   for (const column of columns) {
     used.set(column.pool, Math.max(used.get(column.pool) ?? 0, ...column.lanes.map((lane) => lane + 1)));
   }
   const slots = engine?.batch_size ?? engine?.max_num_seqs ?? 0;
-  const always = slots <= MOST_SLOTS_DRAWN_EMPTY ? slots : 0;
   const names = [...used.keys()].sort((a, b) =>
     a === 'streaming' ? -1 : b === 'streaming' ? 1 : a.localeCompare(b),
   );
-  return (names.length > 0 ? names : ['']).map((pool) => ({
-    pool,
-    numLanes: Math.max(always, roundUp(used.get(pool) ?? 0), 1),
-  }));
+  const pools = names.length > 0 ? names : [''];
+  const always = slots * pools.length <= mostReadable ? slots : 0;
+  return pools.map((pool) => ({ pool, numLanes: Math.max(always, roundUp(used.get(pool) ?? 0), 1) }));
 }
 
 /** In fours, so that the picture does not rearrange for every request that comes. */

@@ -32,7 +32,7 @@ export class Chart {
   /** @param {HTMLElement} element @param {{onFail: () => void}} options */
   constructor(element, { onFail }) {
     this.#element = element;
-    this.#observer = new ResizeObserver(() => this.#later());
+    this.#observer = new ResizeObserver(() => this.#resized());
     this.#observer.observe(element);
     this.onFail = onFail;
   }
@@ -64,9 +64,16 @@ export class Chart {
     );
   }
 
-  #later() {
+  /** A chart of the wrong size is cut off: that does not wait for long. */
+  #resized() {
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#later(INTERVAL);
+  }
+
+  #later(pause = Math.max(INTERVAL, SHARE * this.#cost)) {
     if (this.#timer !== null || this.#plotly === null || this.#figure === null || this.#stopped) return;
-    const wait = Math.max(0, this.#drawnAt + Math.max(INTERVAL, SHARE * this.#cost) - performance.now());
+    const wait = Math.max(0, this.#drawnAt + pause - performance.now());
     this.#timer = setTimeout(() => this.#draw(), wait);
   }
 

@@ -1,7 +1,7 @@
 // An engine with blocks: the whole pool, who holds what, and how full it is.
 
 import { h, setText } from '../dom.js';
-import { blockMap, cellsOf, numFreeIn } from './pool_map.js';
+import { blockMap, cellsOf, holdersOf, numFreeIn } from './pool_map.js';
 import { cellAt, layoutPool } from './pool_layout.js';
 import { count } from '../format.js';
 import { drawPool } from './pool_picture.js';
@@ -100,7 +100,11 @@ export class BlocksView {
 
   #tableOf(request) {
     const { words } = this.tools;
-    if (request === null || request.blocks.length === 0) return words('panel.kv.blocks.no_table');
+    if (request === null) return words('panel.kv.blocks.no_table');
+    if (request.blocks.length === 0) {
+      const none = words('panel.kv.blocks.no_blocks', { seat: seatLetter(request.seat) });
+      return `${none}. ${words('panel.kv.blocks.no_table')}`;
+    }
     const pairs = request.blocks.map((block, place) => `${place}→${block}`).join('  ');
     return words('panel.kv.blocks.table', { seat: seatLetter(request.seat), blocks: pairs });
   }
@@ -112,7 +116,8 @@ export class BlocksView {
     if (block === nullBlockOf(state)) {
       return { id: null, ordinal: null, content: { title, note: words('panel.kv.blocks.null.meaning') } };
     }
-    const owner = this.#map.owners.get(block) ?? null;
+    const holders = [...holdersOf(state, block).keys()];
+    const owner = holders[0] ?? null;
     const isCached = state.pool.isCached[block] === 1;
     const references = state.pool.refCounts.get(block) ?? (owner === null ? 0 : 1);
     const size = state.header.engine.block_size;
@@ -122,6 +127,10 @@ export class BlocksView {
       [words('panel.kv.blocks.findable'), words(isCached ? 'panel.yes' : 'panel.no')],
     ];
     if (owner !== null) lines.unshift([words('panel.kv.blocks.logical'), count(owner.blocks.indexOf(block))]);
+    if (holders.length > 1) {
+      const seats = holders.map((request) => seatLetter(request.seat)).join(' ');
+      lines.unshift([words('panel.kv.blocks.holders'), seats]);
+    }
     const content = owner === null ? { title, lines } : { seat: owner.seat, title, lines };
     return { id: owner?.id ?? null, ordinal: null, content };
   }
@@ -129,7 +138,8 @@ export class BlocksView {
   /** Which blocks a cell stands for, and whose they are; the one who holds most of them lights up. */
   #findCell(cell) {
     const { words } = this.tools;
-    const owners = [...cell.owners].sort(([, a], [, b]) => b - a);
+    const holders = holdersOf(this.store.state, cell.first, cell.size);
+    const owners = [...holders].sort(([, a], [, b]) => b - a);
     const lines = [
       ...owners.map(([owner, number]) => [
         words('panel.kv.blocks.held_by', { seat: seatLetter(owner.seat) }),

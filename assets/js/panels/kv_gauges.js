@@ -38,8 +38,7 @@ export class GaugesView {
   updateDetails({ state }) {
     const { words } = this.tools;
     this.servers.update(latestGauges(state));
-    const why = state.header.notes?.kv ?? '';
-    setText(this.rest, [words('panel.kv.gauges.rest'), why].filter(Boolean).join(' '));
+    setText(this.rest, state.header.notes?.kv ?? words('panel.kv.gauges.rest'));
   }
 
   dependsOn({ state, palette, moment, width, height }) {

@@ -1,6 +1,6 @@
 // The table of the Latency panel: a row a request, and one for all of them.
 
-import { count, duration, rate } from '../format.js';
+import { briefDuration, count, rate } from '../format.js';
 import { explain, seatBadge } from '../tooltip.js';
 import { h, hidden, setAttribute, setText } from '../dom.js';
 import { heading } from './panel.js';
@@ -12,12 +12,12 @@ const MOST_ROWS = 60;
 
 /** Column → what stands in it. */
 const COLUMNS = {
-  queue: ({ queueTime }) => duration(queueTime),
-  ttft: ({ ttft }) => duration(ttft),
-  itl_p50: ({ itlP50 }) => duration(itlP50),
-  itl_p95: ({ itlP95 }) => duration(itlP95),
-  tpot: ({ tpot }) => duration(tpot),
-  e2e: ({ e2e }) => duration(e2e),
+  queue: ({ queueTime }) => briefDuration(queueTime),
+  ttft: ({ ttft }) => briefDuration(ttft),
+  itl_p50: ({ itlP50 }) => briefDuration(itlP50),
+  itl_p95: ({ itlP95 }) => briefDuration(itlP95),
+  tpot: ({ tpot }) => briefDuration(tpot),
+  e2e: ({ e2e }) => briefDuration(e2e),
   tokens: ({ numTokens }) => count(numTokens),
   rate: ({ tokensPerSecond }) => rate(tokensPerSecond),
 };

@@ -10,6 +10,7 @@ const SUMMARY_INTERVAL = 2000; // a calm rate for screen readers
 export class Panel {
   #noteText = '';
   #summaryAt = -Infinity;
+  #compose = null; // of the summary that waits for its time
 
   /**
    * @param {string} name batch, kv, queues or latency
@@ -34,6 +35,8 @@ export class Panel {
     this.body = h('div', { class: 'scope-body' });
     this.footer = h('div', { class: 'scope-footer' });
     this.summary = hidden({ id: `${id}-summary` });
+    this.summaryTimer = null;
+    tools.signal.addEventListener('abort', () => clearTimeout(this.summaryTimer));
     this.element = h(
       'section',
       { class: 'scope-panel', id, 'aria-labelledby': `${id}-title`, 'data-empty': true },
@@ -84,12 +87,20 @@ export class Panel {
     setText(this.headline, text);
   }
 
-  /** The picture in words, at most every two seconds. `compose` is called only when it is time. */
+  /** The picture in words, at most every two seconds, and the last for certain. `compose` is called
+   *  only when it is time. */
   setSummary(compose) {
-    const now = performance.now();
-    if (now - this.#summaryAt < SUMMARY_INTERVAL) return;
-    this.#summaryAt = now;
-    setText(this.summary, compose());
+    this.#compose = compose;
+    const wait = this.#summaryAt + SUMMARY_INTERVAL - performance.now();
+    if (wait <= 0) this.#summarize();
+    else this.summaryTimer ??= setTimeout(() => this.#summarize(), wait);
+  }
+
+  #summarize() {
+    clearTimeout(this.summaryTimer);
+    this.summaryTimer = null;
+    this.#summaryAt = performance.now();
+    setText(this.summary, this.#compose());
   }
 
   #explainChip() {

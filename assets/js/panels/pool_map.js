@@ -24,6 +24,17 @@ export function blockMap(state) {
   return { owners, filled, held: [...owners.keys()], numSlotsFilled };
 }
 
+/** Every request that holds one of these blocks → how many of them; a shared one counts for each. */
+export function holdersOf(state, first, size = 1) {
+  const holders = new Map();
+  for (const request of state.requests.values()) {
+    if (!isInFlight(request)) continue;
+    const number = request.blocks.filter((block) => block >= first && block < first + size).length;
+    if (number > 0) holders.set(request, number);
+  }
+  return holders;
+}
+
 /**
  * What lies in each cell of several blocks.
  * @returns {{first: number, size: number, owners: Map<object, number>, numCached: number,

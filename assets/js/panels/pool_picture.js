@@ -7,11 +7,13 @@ import { heightsOf } from './pool_map.js';
 
 const LETTER_FROM = 13;
 const SMALLEST_LETTER = 8; // for the first block of a request, when blocks are small
+const BADGE = 12; // width of a reference count
 const FADED = 0.2;
 
 /** @param {{layout: object, map: object, cells: object[]|null, words: Function}} scene and the view's */
 export function drawPool(context, scene) {
   const { layout, cells, map, words } = scene;
+  scene = { ...scene, litHolder: scene.state.requests.get(scene.lit) ?? null };
   const { whole, closeUp } = layout;
   const { null_block: nullBlock = null } = scene.state.header.engine;
   if (cells === null) {
@@ -38,17 +40,20 @@ function drawLabel(context, { palette }, { labelY }, text) {
   label(context, text, 0, labelY, { font: palette.text, colour: palette.mute });
 }
 
-function drawBlock(context, { state, palette, lit, map }, box, block, letterFrom = LETTER_FROM) {
-  const owner = map.owners.get(block) ?? null;
+/** A shared block is drawn as the lit request's, where that is one of those who hold it. */
+function drawBlock(context, scene, box, block, letterFrom = LETTER_FROM) {
+  const { state, palette, lit, map, litHolder } = scene;
+  const owner = litHolder?.blocks.includes(block) ? litHolder : (map.owners.get(block) ?? null);
+  const references = state.pool.refCounts.get(block) ?? 0;
   context.globalAlpha = 1;
   context.fillStyle = palette.free;
   context.fillRect(box.x, box.y, box.width, box.height);
   if (owner !== null) {
     const share = map.filled.get(block) / state.header.engine.block_size;
-    drawOwned(context, palette, { box, owner, share, lit, letterFrom });
+    const badge = references > 1 ? BADGE : 0;
+    drawOwned(context, palette, { box, owner, share, lit, letterFrom, badge });
   }
   if (state.pool.isCached[block] === 1) drawCached(context, box, palette, owner);
-  const references = state.pool.refCounts.get(block) ?? 0;
   if (references > 1) drawShared(context, box, palette, references);
 }
 
@@ -62,7 +67,7 @@ function drawNull(context, box, palette) {
   context.strokeRect(box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1);
 }
 
-function drawOwned(context, palette, { box, owner, share, lit, letterFrom }) {
+function drawOwned(context, palette, { box, owner, share, lit, letterFrom, badge }) {
   const { fill, ink } = palette.seat(owner.seat);
   const height = Math.round(box.height * share);
   context.globalAlpha = lit === null || lit === owner.id ? 1 : FADED;
@@ -74,7 +79,8 @@ function drawOwned(context, palette, { box, owner, share, lit, letterFrom }) {
   const smallest = Math.min(box.width, box.height);
   if (smallest < letterFrom) return;
   const size = smallest < LETTER_FROM ? smallest * 0.9 : Math.min(13, box.height * 0.55, box.width * 0.6);
-  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  const room = box.width < 3 * BADGE ? box.width - badge : box.width; // beside the reference count
+  const [x, y] = [box.x + room / 2, box.y + box.height / 2];
   letter(context, palette, owner.seat, x, y, size, share > 0.6 ? ink : palette.ink);
 }
 
@@ -105,12 +111,12 @@ function drawShared(context, box, palette, references) {
   context.strokeRect(box.x + 1, box.y + 1, box.width - 2, box.height - 2);
   if (Math.min(box.width, box.height) < LETTER_FROM + 4) return;
   context.fillStyle = palette.ink;
-  context.fillRect(box.x + box.width - 12, box.y, 12, 11);
+  context.fillRect(box.x + box.width - BADGE, box.y, BADGE, 11);
   context.font = palette.letter(9);
   context.fillStyle = palette.card;
   context.textAlign = 'center';
   context.textBaseline = 'middle';
-  context.fillText(`${references}`, box.x + box.width - 6, box.y + 6);
+  context.fillText(`${references}`, box.x + box.width - BADGE / 2, box.y + 6);
 }
 
 /** Several blocks: from below the shares of their owners, what is cached, and the engine's own. */
