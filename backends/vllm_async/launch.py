@@ -72,6 +72,11 @@ async def launch(
 
 
 def _vllm_config(config: WorkerConfig) -> VllmConfig:
+    built_for = current_platform.device_type
+    if config.device not in ("auto", built_for):
+        raise CannotRun(
+            f"--device is {config.device}, and the vLLM that is installed here is for {built_for}."
+        )
     if current_platform.is_cpu():
         # Both threads of a small machine compute, and EngineCore holds its worker itself.
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")

@@ -160,18 +160,17 @@ async def test_without_the_tap_text_still_comes_and_only_sums_are_told() -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("options", "said"),
     [
-        ("--no-such-argument 1", "no-such-argument"),
-        ("--max-model-len many", "max-model-len"),
-        ("--max-model-len 100000", "100000"),
-        ("--dtype 'float32", "quotation"),
+        ({"vllm_args": "--no-such-argument 1"}, "no-such-argument"),
+        ({"vllm_args": "--max-model-len many"}, "max-model-len"),
+        ({"vllm_args": "--max-model-len 100000"}, "100000"),
+        ({"vllm_args": "--dtype 'float32"}, "quotation"),
+        ({"device": "cuda"}, "is for cpu"),
     ],
 )
-async def test_an_argument_that_vllm_refuses_makes_it_unavailable_in_vllms_words(
-    arguments: str, said: str
-) -> None:
-    engine = VllmEngine(Settings(**POOL, vllm_args=arguments))
+async def test_what_vllm_refuses_makes_it_unavailable_in_words(options: dict[str, str], said: str) -> None:
+    engine = VllmEngine(Settings(**POOL, **options))
     try:
         with pytest.raises(EngineUnavailable, match=said):
             await engine.start()
