@@ -13,7 +13,8 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -30,14 +31,12 @@ def build_registry(settings: Settings) -> Registry:
     """The operator's engines, each built when it is first looked up."""
     from backends.registry import Registry
 
-    factories: dict[str, Callable[[], Backend]] = {
-        "naive": lambda: _naive(settings),
-        "generate": lambda: _generate(settings),
-        "paged": lambda: _paged(settings),
-        "remote": lambda: _remote(settings),
-        "vllm": lambda: _vllm(settings),
-    }
-    return Registry({name: factories[name] for name in settings.backends})
+    return Registry({name: partial(ENGINES[name], settings) for name in settings.backends})
+
+
+def make_engine(settings: Settings, name: str, /, **changes: Any) -> Backend:
+    """An engine as the operator has it, but for some settings: what an experiment runs on."""
+    return ENGINES[name](settings.model_copy(update=changes))
 
 
 def _naive(settings: Settings) -> Backend:
@@ -70,6 +69,15 @@ def _remote(settings: Settings) -> Backend:
     return RemoteBackend(settings)
 
 
+ENGINES: dict[str, Callable[[Settings], Backend]] = {
+    "naive": _naive,
+    "generate": _generate,
+    "paged": _paged,
+    "remote": _remote,
+    "vllm": _vllm,
+}
+
+
 def create_app(settings: Settings, registry: Registry) -> FastAPI:
     """The whole server: routes first, then the page at ``/``."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
@@ -87,7 +95,7 @@ def create_app(settings: Settings, registry: Registry) -> FastAPI:
         await registry.stop()
 
     app = FastAPI(title="Servescope", lifespan=lifespan, docs_url=None, redoc_url=None)
-    include_routes(app, registry, settings)
+    include_routes(app, registry, settings, make_engine=partial(make_engine, settings))
     return mount_page(app, registry, settings)
 
 

@@ -414,3 +414,8 @@ class FakeBackend:
             queues={"incoming_queue": len(self._in_flight) - len(self._running)},
             streams={request.id: request.stream.depth for request in self._in_flight.values()},
         )
+
+
+def make_fake(name: str, /, **settings: object) -> FakeBackend:
+    """A private engine for an experiment."""
+    return FakeBackend(name, settings=Settings(**settings))

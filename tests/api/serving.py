@@ -15,11 +15,12 @@ from fastapi import FastAPI
 from websockets.asyncio.client import ClientConnection, connect
 
 from backends.api import include_routes
+from backends.lessons.ground import MakeEngine
 from backends.recorder import Recorder
 from backends.records import AnyRecord
 from backends.registry import Registry
 from backends.settings import Settings
-from tests.fakes import FakeBackend
+from tests.fakes import FakeBackend, make_fake
 
 
 class _Server(uvicorn.Server):
@@ -54,13 +55,22 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    *backends: FakeBackend, settings: Settings | None = None, visitor_grace: float = 0.0
+    *backends: FakeBackend,
+    settings: Settings | None = None,
+    visitor_grace: float = 0.0,
+    make_engine: MakeEngine = make_fake,
 ) -> AsyncIterator[Served]:
     """Serve these engines until the block ends."""
     backends = backends or (FakeBackend("naive", settings=settings),)
     registry = Registry({backend.info.name: lambda backend=backend: backend for backend in backends})
     app = FastAPI()
-    include_routes(app, registry, settings or Settings(max_model_len=64), visitor_grace=visitor_grace)
+    include_routes(
+        app,
+        registry,
+        settings or Settings(max_model_len=64),
+        make_engine=make_engine,
+        visitor_grace=visitor_grace,
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
         running = asyncio.create_task(server.serve([listener]))

@@ -21,6 +21,7 @@ from backends.records import EngineConfig, Exposure, State
 from backends.registry import Registry
 from backends.settings import Settings
 from components.static import add_static_routes
+from tests.fakes import make_fake
 from tests.js.harness.remote_scenes import remote
 from tests.js.harness.scenarios import SCENES, header
 from tests.js.harness.scripted_engine import ScriptedEngine
@@ -67,7 +68,7 @@ def create_app(settings: Settings) -> FastAPI:
         await registry.stop()
 
     app = FastAPI(lifespan=lifespan)
-    include_routes(app, registry, settings)
+    include_routes(app, registry, settings, make_engine=make_fake)
     add_static_routes(app)
 
     @app.get("/")

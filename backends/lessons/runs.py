@@ -1,0 +1,99 @@
+"""Experiments under way: few on the server, one a visitor, each ended when nobody watches it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from backends.errors import Overloaded, ServescopeError
+from backends.lessons.ground import Ground, MakeEngine, Progress
+from backends.lessons.outcome import Outcome
+
+MOST_RUNS = 2
+"""Each has an engine of its own, with its own copy of the weights."""
+RETRY_AFTER = 5.0
+
+Experiment = Callable[[Ground], Awaitable[Outcome]]
+
+
+class RunStopped(ServescopeError):
+    """Somebody stopped the experiment."""
+
+    status = 409
+    code = "run_stopped"
+
+
+class LessonRun:
+    """One experiment under way."""
+
+    def __init__(self, visitor: str, experiment: Experiment, make_engine: MakeEngine) -> None:
+        self.run_id = uuid.uuid4().hex
+        self.visitor = visitor
+        self.progress: Progress | None = None
+        """The latest; who watches slowly misses those between."""
+        self._changed = asyncio.Event()
+        self.task = asyncio.ensure_future(experiment(Ground(make_engine, self._report)))
+        self.task.add_done_callback(lambda _: self._changed.set())
+
+    async def events(self) -> AsyncGenerator[Progress | Outcome, None]:
+        """Progress as it comes, then the outcome. Raises what the experiment raised; ``RunStopped``
+        where it was stopped."""
+        while not self.task.done():
+            await self._changed.wait()
+            self._changed.clear()
+            if self.progress is not None and not self.task.done():
+                yield self.progress
+        if self.task.cancelled():
+            raise RunStopped("The experiment was stopped.")
+        yield self.task.result()
+
+    async def stop(self) -> None:
+        """End it and its engines, and return when they are gone. Idempotent."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    def _report(self, progress: Progress) -> None:
+        self.progress = progress
+        self._changed.set()
+
+
+class LessonRuns:
+    """All of them. Used on the event loop only."""
+
+    def __init__(self, make_engine: MakeEngine, most: int = MOST_RUNS) -> None:
+        self._make_engine = make_engine
+        self._most = most
+        self._runs: dict[str, LessonRun] = {}
+
+    @property
+    def num_running(self) -> int:
+        return len(self._runs)
+
+    def begin(self, experiment: Experiment, visitor: str) -> LessonRun:
+        """Raises ``Overloaded`` while this visitor, or enough others, have one under way."""
+        if any(run.visitor == visitor for run in self._runs.values()):
+            raise Overloaded(
+                "You have an experiment under way: stop it, or wait until it ends.", retry_after=RETRY_AFTER
+            )
+        if len(self._runs) >= self._most:
+            raise Overloaded(
+                f"{len(self._runs)} experiments are under way, and this server runs {self._most} at once.",
+                retry_after=RETRY_AFTER,
+            )
+        run = LessonRun(visitor, experiment, self._make_engine)
+        self._runs[run.run_id] = run
+        run.task.add_done_callback(lambda _: self._runs.pop(run.run_id, None))
+        return run
+
+    async def stop(self, run_id: str) -> bool:
+        """False: there is no such run, or no longer."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return False
+        await run.stop()
+        return True
+
+    async def close(self) -> None:
+        """The server stops."""
+        await asyncio.gather(*(run.stop() for run in list(self._runs.values())))
