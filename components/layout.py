@@ -14,12 +14,13 @@ from components.browser import create_browser
 from components.document import DocumentHead
 from components.header import create_header
 from components.playground import PLAYGROUND
+from components.sizing import SIZING
 from components.static import add_static_routes
 from components.tab import Page, Tab
 from components.theme import create_theme
 from components.words import PageWords
 
-TABS: tuple[Tab, ...] = (PLAYGROUND,)
+TABS: tuple[Tab, ...] = (PLAYGROUND, SIZING)
 
 ANSWERS_AT_ONCE = 1000
 """Answers that may be under way on all pages together: far more than an engine lets wait, so that

@@ -4,6 +4,7 @@ import { Feed } from './feed.js';
 import { History } from './history.js';
 import { Scope } from './scope.js';
 import { Store } from './store.js';
+import { keepTab } from './mount.js';
 import { loadWords } from './words.js';
 import { showChatMeta } from './chat_meta.js';
 import { hasOption, showStates, watchChoice } from './backend_choice.js';
@@ -146,6 +147,7 @@ async function start() {
     store.notify();
   });
   keepMounted(store, words, query.get('view'));
+  keepTab('sizing', () => import('./sizing/sizing.js'), { store, words });
   followChoice(feeds, query.get('backend'));
   store.set(await askForEngines());
 }
