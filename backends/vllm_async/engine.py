@@ -13,7 +13,7 @@ from backends.engine_child import WorkerReady
 from backends.errors import EngineUnavailable, InvalidRequest
 from backends.models import PreparedModel
 from backends.queued_engine import QueuedEngine
-from backends.records import EngineConfig, Exposure, TraceHeader
+from backends.records import AnyRecord, EngineConfig, Exposure, TokenEmitted, TraceHeader
 from backends.settings import Settings
 from backends.streams import RequestStream
 from backends.vllm_async.messages import (
@@ -25,7 +25,7 @@ from backends.vllm_async.messages import (
     VllmUpdate,
     WorkerConfig,
 )
-from backends.worker_messages import WorkerUpdate
+from backends.worker_messages import Token, WorkerUpdate
 
 MAX_MODEL_LEN = 512
 """What the article this project grew from teaches, where the operator does not say."""
@@ -160,6 +160,10 @@ class VllmEngine(QueuedEngine):
         if isinstance(message, VllmUpdate) and message.tap_lost:
             self._lose_tap(message.tap_lost)
         super().on_message(message)
+
+    def _emitted(self, records: list[AnyRecord], tokens: list[Token]) -> list[TokenEmitted]:
+        """The worker tells of each token by itself, in the same message as its step or in another."""
+        return super()._emitted(records, [])
 
     def _lose_tap(self, sentence: str) -> None:
         """A new header: nothing that was known of the steps and the blocks holds any more."""
