@@ -16,6 +16,7 @@ import msgspec
 from markdown_it import MarkdownIt
 
 from backends.errors import InvalidRequest, ServescopeError
+from backends.lessons.outcome import Unit
 
 FOLDER = Path(__file__).parents[2] / "assets" / "lessons"
 LANGUAGES = ("en", "ko")
@@ -36,8 +37,10 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     question: str
     compares: str
     """The measured value that it is held against."""
+    unit: Unit
+    """Of that value; a share is asked for in percent."""
     choices: dict[str, str] = {}
-    """Value → its words."""
+    """Value → its words, for ``Unit.CHOICE``."""
     least: float = 0
     most: Annotated[float, msgspec.Meta(gt=0)] = 1_000_000
 

@@ -77,6 +77,9 @@ async def test_a_lesson_has_words_for_what_its_experiment_measures(slug: str, la
     outcome = (await laboratory.measure(lesson.experiment)).outcome
 
     assert list(lesson.measured) == [measured.name for measured in outcome.measured]
+    [compared] = [one for one in outcome.measured if one.name == lesson.prediction.compares]
+    assert compared.unit == lesson.prediction.unit
+    assert isinstance(compared.value, str) == bool(lesson.prediction.choices)
     assert (lesson.picture and list(lesson.picture.series)) == (
         outcome.picture and list(outcome.picture.series)
     )

@@ -22,6 +22,7 @@ code = []
 [prediction]
 question = "How many?"
 compares = "one"
+unit = "tokens"
 [measured.one]
 name = "One"
 how = "counted"
@@ -50,6 +51,7 @@ def test_both_languages_have_the_same_structure(slug: str) -> None:
     assert korean.code == english.code
     assert list(korean.measured) == list(english.measured)
     assert korean.prediction.compares == english.prediction.compares
+    assert korean.prediction.unit == english.prediction.unit
     assert list(korean.prediction.choices) == list(english.prediction.choices)
     assert (korean.prediction.least, korean.prediction.most) == (
         english.prediction.least,

@@ -1,0 +1,125 @@
+// Predict, run, compare. Nothing measured is shown before there is a prediction.
+
+import { asPrediction, predictionForm } from './prediction.js';
+import { Outcome } from './outcome.js';
+import { eventsOfRun } from './run.js';
+import { h, setText } from '../dom.js';
+import { percent } from '../format.js';
+
+export class Experiment {
+  #abort = null; // of the run under way
+
+  /** @param {object} lesson @param {{said: string|null, outcome: object|null}} known */
+  constructor(lesson, known, { words, onDone }) {
+    Object.assign(this, { lesson, known, words, onDone });
+    this.form = predictionForm(lesson.prediction, words, known.said, {
+      onChange: () => this.#draw(),
+      onSubmit: () => this.run(),
+    });
+    this.start = h('button', { type: 'button', class: 'lessons-primary', onclick: () => this.run() });
+    this.cancel = h(
+      'button',
+      { type: 'button', class: 'lessons-button', onclick: () => this.stop() },
+      words('lessons.stop'),
+    );
+    this.status = h('p', { class: 'lessons-status', role: 'status' });
+    this.bar = h('progress', { max: '1', 'aria-label': words('lessons.progress') });
+    this.result = h('div', { class: 'lessons-result' });
+    this.element = h(
+      'section',
+      { class: 'lessons-card lessons-experiment' },
+      h('h3', {}, words('lessons.predict')),
+      this.form.element,
+      h('div', { class: 'lessons-actions' }, this.start, this.cancel, this.bar),
+      this.status,
+      this.result,
+    );
+    if (lesson.missing !== null) this.#say(words('lessons.missing', { why: lesson.missing }), 'missing');
+    this.#draw();
+    this.#showOutcome();
+  }
+
+  get isRunning() {
+    return this.#abort !== null;
+  }
+
+  /** Ask the server for the experiment, again and again while it has too many under way. */
+  async run() {
+    const said = this.form.value;
+    if (said === null || this.isRunning || this.lesson.missing !== null) return;
+    this.known.said = said;
+    this.known.outcome = null;
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    this.#showOutcome();
+    this.#say(this.words('lessons.run.asking'));
+    this.#draw();
+    const failure = await this.#follow(signal);
+    this.#abort = null;
+    this.bar.removeAttribute('value');
+    if (signal.aborted) this.#say(this.words('lessons.run.stopped'));
+    else if (failure !== null) this.#say(failure, 'error');
+    this.#draw();
+  }
+
+  stop() {
+    this.#abort?.abort();
+  }
+
+  /** @returns {Promise<string|null>} what went wrong */
+  async #follow(signal) {
+    for await (const { event, data } of eventsOfRun(this.lesson.slug, signal)) {
+      if (event === 'error') return this.words('lessons.run.failed', { why: data.error.message });
+      if (event === 'lost') return this.words('lessons.run.lost');
+      if (event === 'busy') this.#say(this.words('lessons.run.busy', { why: data.error.message }));
+      if (event === 'progress') this.#tell(data);
+      if (event === 'outcome') {
+        this.known.outcome = data;
+        this.#say('');
+        this.#showOutcome();
+        this.onDone();
+        return null;
+      }
+    }
+    return this.words('lessons.run.lost');
+  }
+
+  #tell({ engine, state, fraction, num_ended: ended, num_requests: all }) {
+    if (all > 0) {
+      this.bar.value = ended / all;
+      this.#say(this.words('lessons.run.requests', { engine, ended, all }));
+      return;
+    }
+    if (fraction === null) this.bar.removeAttribute('value');
+    else this.bar.value = fraction;
+    const key = state === 'ready' || state === 'paused' ? 'lessons.run.ready' : 'lessons.run.starting';
+    this.#say(this.words(key, { engine, share: fraction === null ? '' : percent(fraction) }));
+  }
+
+  #say(sentence, kind = '') {
+    setText(this.status, sentence);
+    this.status.dataset.kind = kind;
+  }
+
+  #draw() {
+    const { words, known } = this;
+    setText(this.start, words(known.outcome === null ? 'lessons.run' : 'lessons.run.again'));
+    this.start.disabled = this.isRunning || this.form.value === null || this.lesson.missing !== null;
+    this.start.hidden = this.isRunning;
+    this.cancel.hidden = !this.isRunning;
+    this.bar.hidden = !this.isRunning;
+    this.form.lock(this.isRunning);
+  }
+
+  #showOutcome() {
+    const { outcome, said } = this.known;
+    if (outcome === null) {
+      this.result.replaceChildren();
+      return;
+    }
+    const { lesson, words } = this;
+    this.result.replaceChildren(
+      ...new Outcome(lesson, outcome, asPrediction(said, lesson.prediction), words).elements,
+    );
+  }
+}
