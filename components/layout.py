@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from backends.registry import Registry
 from backends.settings import Settings
 from components.browser import create_browser
+from components.classroom import CLASSROOM
 from components.document import DocumentHead
 from components.header import create_header
 from components.playground import PLAYGROUND
@@ -20,7 +21,7 @@ from components.tab import Page, Tab
 from components.theme import create_theme
 from components.words import PageWords
 
-TABS: tuple[Tab, ...] = (PLAYGROUND, SIZING)
+TABS: tuple[Tab, ...] = (PLAYGROUND, CLASSROOM, SIZING)
 
 ANSWERS_AT_ONCE = 1000
 """Answers that may be under way on all pages together: far more than an engine lets wait, so that

@@ -10,6 +10,12 @@ export class ControlError extends Error {
   }
 }
 
+/** The header that carries the key this tab has, if it has one. */
+export function keyHeader(storage = sessionStorage) {
+  const key = storage.getItem(KEY);
+  return key === null ? {} : { Authorization: `Bearer ${key}` };
+}
+
 export class Control {
   #fetch;
   #storage;
@@ -23,24 +29,24 @@ export class Control {
     this.#storage.setItem(KEY, key);
   }
 
+  forgetKey() {
+    this.#storage.removeItem(KEY);
+  }
+
   /**
    * @param {string} backend @param {'pause'|'resume'|'step'|'speed'|'restart'|'kill-worker'} action
    * @param {object} [body] `speed` has {step_delay: seconds}
    * @throws {ControlError} with status 0 when the server cannot be reached
    */
   async send(backend, action, body) {
-    const key = this.#storage.getItem(KEY);
-    const headers = {
-      'Content-Type': 'application/json',
-      ...(key === null ? {} : { Authorization: `Bearer ${key}` }),
-    };
+    const headers = { 'Content-Type': 'application/json', ...keyHeader(this.#storage) };
     const response = await this.#post(
       `control/${encodeURIComponent(backend)}/${action}`,
       headers,
       body ?? {},
     );
     if (response.ok) return;
-    if (response.status === 401) this.#storage.removeItem(KEY);
+    if (response.status === 401) this.forgetKey();
     throw new ControlError(response.status, await messageOf(response));
   }
 
@@ -58,7 +64,7 @@ export class Control {
 }
 
 /** The error's own words, whichever shape the server gave it. */
-async function messageOf(response) {
+export async function messageOf(response) {
   const text = await response.text();
   try {
     const body = JSON.parse(text);

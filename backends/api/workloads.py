@@ -72,10 +72,13 @@ def create_router(registry: Registry, settings: Settings, races: Races) -> APIRo
 
     @router.get("/workloads/options")
     async def options(request: Request) -> Response:
-        """For whoever asks, with the key they send."""
+        """For whoever asks, with the key they send; ``limited`` where the key would allow more."""
         infos = [engine.info for engine in registry]
         engines = [{"backend": info.name, "title": info.title, "modes": info.modes} for info in infos]
-        return JSONResponse({"engines": engines, "limits": msgspec.to_builtins(limits_for(request))})
+        limits = limits_for(request)
+        return JSONResponse(
+            {"engines": engines, "limits": msgspec.to_builtins(limits), "limited": limits != largest}
+        )
 
     @router.post("/workloads/races", status_code=202)
     async def begin(request: Request, body: RaceBody) -> Response:

@@ -32,8 +32,10 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     dtype: str
     device: str
+    kv: Exposure | None
+    """How it knows its KV cache: where it exposes it and there is no waste, it keeps none."""
     kv_note: str | None
-    """What the engine says of its KV cache."""
+    """What it says of it."""
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +130,11 @@ def _facts(header: TraceHeader | None) -> EngineFacts | None:
     if header is None:
         return None
     return EngineFacts(
-        model=header.model, dtype=header.dtype, device=header.device, kv_note=header.notes.get("kv")
+        model=header.model,
+        dtype=header.dtype,
+        device=header.device,
+        kv=header.measured.get("kv"),
+        kv_note=header.notes.get("kv"),
     )
 
 

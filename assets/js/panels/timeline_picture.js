@@ -47,7 +47,8 @@ function drawAxis(context, { layout, place, palette, height, moment }) {
   }
 }
 
-function drawRow(context, { layout, place, palette }, request, y) {
+/** One request: its badge, its spans, a notch for each token, its end. */
+export function drawRow(context, { layout, place, palette }, request, y) {
   const height = layout.rowHeight;
   const middle = y + height / 2;
   badge(context, palette, request.seat, 10 * palette.scale, middle, Math.min(16 * palette.scale, height - 2));

@@ -1,0 +1,230 @@
+// The Classroom: a workload, a race of it over several engines, and what came of it.
+
+import * as client from './client.js';
+import { DEFAULTS, WorkloadError, asFile, decode, encode, entriesAsText, entriesFromText, fromFile } from './workload.js';
+import { Control, ControlError } from '../control.js';
+import { JoinCard } from './join.js';
+import { KeyForm } from '../key_form.js';
+import { RaceView } from './race_view.js';
+import { Tooltip } from '../tooltip.js';
+import { WorkloadForm } from './form.js';
+import { h, setText } from '../dom.js';
+import { saveAs } from './files.js';
+
+const LARGEST_FILE = 65_536;
+
+let classroom = null; // one for as long as the page is open: a race goes on when the tab is drawn anew
+
+/** Puts it into its root. @param {{store: object, words: Function}} tools of the page */
+export function create(root, { store, words }) {
+  classroom ??= new Classroom({
+    store,
+    words,
+    visitor: window.servescope.visitor,
+    query: new URLSearchParams(location.search),
+  });
+  root.replaceChildren(classroom.element);
+  return { unmount: () => root.replaceChildren() };
+}
+
+class Classroom {
+  #raceId = null;
+  #numResults = 0;
+  #following = null; // AbortController of the race that is followed
+
+  /** @param {{store: object, words: Function, visitor: string, query: URLSearchParams}} page */
+  constructor({ store, words, visitor, query }) {
+    this.words = words;
+    this.visitor = visitor;
+    this.control = new Control();
+    const tools = { words, tooltip: new Tooltip(), signal: new AbortController().signal };
+    this.form = new WorkloadForm(tools, store, {
+      onChange: () => this.#keepInAddress(),
+      onStart: () => this.#begin(),
+    });
+    this.keyForm = new KeyForm(tools, this.control);
+    this.join = new JoinCard(tools);
+    this.race = new RaceView(tools);
+    this.stop = h('button', { type: 'button', class: 'classroom-button classroom-stop', hidden: true }, words('classroom.stop'));
+    this.stop.addEventListener('click', () => this.#stop());
+    this.status = h('p', { class: 'classroom-line', role: 'status' });
+    this.element = this.#layout();
+    this.#open(query);
+  }
+
+  #layout() {
+    const { words } = this;
+    this.empty = h('p', { class: 'classroom-empty' }, words('classroom.empty'));
+    const stage = h(
+      'section',
+      { class: 'card classroom-stage', id: 'classroom-race' },
+      h('header', {}, h('h2', {}, words('classroom.race')), this.status, this.stop),
+      this.empty,
+      this.race.element,
+    );
+    return h(
+      'div',
+      { class: 'classroom' },
+      h('div', { class: 'classroom-side' }, this.form.element, this.#files(), this.keyForm.element),
+      h('div', { class: 'classroom-main' }, stage, this.race.table.element),
+      this.join.element,
+    );
+  }
+
+  /** Save and load, on the disk of whoever sits here. */
+  #files() {
+    const { words } = this;
+    const save = h('button', { type: 'button', class: 'classroom-link-button' }, words('classroom.save'));
+    save.addEventListener('click', () => this.#save());
+    const input = h('input', { type: 'file', accept: 'application/json,.json', class: 'scope-hidden', tabindex: '-1', 'aria-hidden': 'true' });
+    const load = h('button', { type: 'button', class: 'classroom-link-button' }, words('classroom.load'));
+    load.addEventListener('click', () => input.click());
+    input.addEventListener('change', async () => {
+      if (input.files.length > 0) await this.#load(input.files[0]);
+      input.value = '';
+    });
+    this.key = h('button', { type: 'button', class: 'classroom-link-button', hidden: true }, words('classroom.key'));
+    this.key.addEventListener('click', () => this.keyForm.ask(() => this.#askForOptions()));
+    const row = h('div', { class: 'classroom-files' }, save, load, input, this.key);
+    this.form.element.append(row);
+    return h('p', { class: 'classroom-hint classroom-address' }, words('classroom.address'));
+  }
+
+  /** What the address asks for, once the server has told what it takes. */
+  async #open(query) {
+    this.form.fill(DEFAULTS);
+    this.form.engines.choose(entriesFromText(query.get('race') ?? ''));
+    const response = await fetch(new URL('join', document.baseURI));
+    if (response.ok) this.join.show(await response.json());
+    await this.#askForOptions();
+    const text = query.get('workload');
+    if (text !== null) this.#try(() => this.form.fill(decode(text, this.form.limits)));
+  }
+
+  async #askForOptions() {
+    try {
+      const { engines, limits, limited } = await client.options();
+      this.form.setLimits(limits);
+      this.key.hidden = !limited;
+      this.form.engines.setEngines(engines);
+    } catch (error) {
+      this.#showError(error, () => this.#askForOptions());
+    }
+  }
+
+  /** Do what may find a workload that is none, and show what is wrong with it. */
+  #try(act) {
+    try {
+      return act();
+    } catch (error) {
+      if (!(error instanceof WorkloadError)) throw error;
+      this.form.showProblem(error);
+      return null;
+    }
+  }
+
+  #keepInAddress() {
+    if (this.form.limits === null) return;
+    const workload = this.#try(() => this.form.read());
+    if (workload === null) return;
+    const url = new URL(location.href);
+    url.searchParams.set('workload', encode(workload));
+    url.searchParams.set('race', entriesAsText(this.form.engines.chosen));
+    history.replaceState(history.state, '', url);
+  }
+
+  #save() {
+    const workload = this.#try(() => this.form.read());
+    if (workload === null) return;
+    saveAs(`workload-${workload.students}.json`, 'application/json', asFile(workload, this.form.engines.chosen));
+  }
+
+  async #load(file) {
+    const text = file.size > LARGEST_FILE ? '' : await file.text();
+    this.#try(() => {
+      const { workload, entries } = fromFile(text, this.form.limits);
+      this.form.fill(workload);
+      if (entries !== null) this.form.engines.choose(entries);
+      this.#keepInAddress();
+    });
+  }
+
+  async #begin() {
+    const workload = this.#try(() => this.form.read());
+    const entries = this.form.engines.chosen;
+    if (workload === null) return this.form.focusProblem();
+    if (entries.length === 0) return this.form.showRefusal(this.words('classroom.no_engine'));
+    this.#keepInAddress();
+    this.#setBusy(true);
+    try {
+      this.#raceId = await client.begin(workload, entries, this.visitor);
+      await this.#follow();
+    } catch (error) {
+      this.#showError(error, () => this.#begin());
+    } finally {
+      this.#setBusy(false);
+    }
+  }
+
+  async #follow() {
+    this.#numResults = 0;
+    this.#following = new AbortController();
+    let isNew = true;
+    await client.follow(
+      this.#raceId,
+      (news) => {
+        if (isNew) this.race.begin(news);
+        isNew = false;
+        this.empty.hidden = true;
+        this.race.update(news);
+        setText(this.status, this.words(`classroom.race.${news.state}`, { place: news.place }));
+        this.#fetchResults(news);
+      },
+      this.#following.signal,
+    );
+    this.race.show(await client.raceOf(this.#raceId));
+  }
+
+  /** The results that are there, as soon as one more is. */
+  async #fetchResults({ entries }) {
+    const numResults = entries.filter(({ has_result: has }) => has).length;
+    if (numResults <= this.#numResults) return;
+    this.#numResults = numResults;
+    try {
+      this.race.show(await client.raceOf(this.#raceId));
+    } catch (error) {
+      if (!(error instanceof ControlError)) throw error;
+      this.#numResults -= 1; // the next news fetch them
+    }
+  }
+
+  async #stop() {
+    this.stop.disabled = true;
+    try {
+      await client.stop(this.#raceId);
+    } catch (error) {
+      this.#showError(error, () => this.#stop());
+    }
+  }
+
+  /** One button takes the place of the other, and the focus with it. */
+  #setBusy(isBusy) {
+    const [gone, there] = isBusy ? [this.form.start, this.stop] : [this.stop, this.form.start];
+    const hasFocus = document.activeElement === gone;
+    gone.hidden = true;
+    there.hidden = false;
+    this.stop.disabled = false;
+    if (hasFocus) there.focus();
+    if (isBusy) this.form.showRefusal(null);
+  }
+
+  /** In the server's words; where it wants the key, ask for it and try again. */
+  #showError(error, again) {
+    if (!(error instanceof ControlError)) throw error;
+    const message = error.status === 0 ? this.words('classroom.unreachable') : error.message;
+    this.form.showRefusal(message);
+    if (error.status !== 401) return;
+    this.control.forgetKey();
+    this.keyForm.ask(again);
+  }
+}
