@@ -55,6 +55,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One of ``BackendInfo.modes``; ``None`` is the first of them."""
     visitor: str | None = None
     """Secret id of a browser tab; its requests are aborted when its WebSocket closes."""
+    traced: bool = False
+    """Stamp each chunk on its way (``TokenChunk.way``)."""
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -70,6 +72,17 @@ def sample_id(request_id: str, index: int) -> str:
 def sample_index(name: str) -> int:
     """The other way round."""
     return int(name.rpartition("/")[2]) if "/" in name else 0
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """When a chunk passed the places behind its engine, in seconds on the clock of the records."""
+
+    handed: float
+    """The engine's thread gave it to the event loop."""
+    queued: float | None = None
+    """The event loop put it into the request's own queue."""
+    taken: float | None = None
+    """Whoever asked took it out."""
 
 
 class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +106,8 @@ class TokenChunk(msgspec.Struct, frozen=True, kw_only=True):
     """On the last chunk, where only a remote server can count (its ``usage``)."""
     num_output_tokens: int | None = None
     """Likewise."""
+    way: Way | None = None
+    """Where the request is traced."""
 
 
 class ControlAction(StrEnum):

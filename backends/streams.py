@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
-from backends.base import GenerationRequest, TokenChunk
+from msgspec.structs import replace
+
+from backends.base import GenerationRequest, TokenChunk, Way
 from backends.errors import ServescopeError
 
 
@@ -27,15 +30,25 @@ class RequestStream:
 
     def put(self, item: TokenChunk | ServescopeError) -> None:
         """Thread-safe; never blocks. An error ends the stream for whoever reads it."""
-        putting = self._queue.put(item)
+        if self.request.traced and isinstance(item, TokenChunk):
+            item = replace(item, way=Way(handed=time.monotonic()))
+        putting = self._put(item)
         try:
             asyncio.run_coroutine_threadsafe(putting, self._loop)
         except RuntimeError:  # the loop is closed: nobody is left to read
             putting.close()
+
+    async def _put(self, item: TokenChunk | ServescopeError) -> None:
+        """On the event loop."""
+        if isinstance(item, TokenChunk) and item.way is not None:
+            item = replace(item, way=replace(item.way, queued=time.monotonic()))
+        await self._queue.put(item)
 
     async def get(self) -> TokenChunk:
         """The next chunk, in order. Raises the error that ended the request."""
         item = await self._queue.get()
         if isinstance(item, ServescopeError):
             raise item
+        if item.way is not None:
+            item = replace(item, way=replace(item.way, taken=time.monotonic()))
         return item

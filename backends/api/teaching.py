@@ -5,7 +5,8 @@
     POST /generate_stream  the same body
                            → data: {"token": " a", "sequence_id": "…"}   a frame for each token
 
-``?backend=`` picks another engine, ``?mode=`` another way to run it.
+``?backend=`` picks another engine, ``?mode=`` another way to run it. With ``?trace=1`` each frame of a
+stream also tells when its token was where: ``backends/api/journey.py::Stamps``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -26,6 +28,7 @@ from backends import admission
 from backends.api.body import encodable, json_route
 from backends.api.disconnect import cancel, unless_gone
 from backends.api.errors import error_body
+from backends.api.journey import Journey
 from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import ServescopeError
 from backends.records import Source, State
@@ -57,7 +60,7 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
     router = APIRouter(route_class=json_route(settings.max_model_len), tags=["teaching"])
 
     def prepare(
-        body: GenerateBody, backend: str | None, mode: str | None, *, stream: bool
+        body: GenerateBody, backend: str | None, mode: str | None, *, stream: bool, traced: bool = False
     ) -> tuple[Backend, GenerationRequest]:
         """The engine and a request that it can serve. Raises before anything is started."""
         engine = registry.get(registry.default if backend is None else backend)
@@ -68,6 +71,7 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
             source=Source.API,
             stream=stream,
             mode=mode,
+            traced=traced,
         )
         admission.check_fields(request, engine.info, settings)
         return engine, request
@@ -83,10 +87,14 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
 
     @router.post("/generate_stream", response_class=StreamingResponse)
     async def generate_stream(
-        request: Request, body: GenerateBody, backend: str | None = None, mode: str | None = None
+        request: Request,
+        body: GenerateBody,
+        backend: str | None = None,
+        mode: str | None = None,
+        trace: bool = False,
     ) -> Response:
         """Server-sent events: one frame a token; an ``error`` event if the engine fails midway."""
-        engine, generation = prepare(body, backend, mode, stream=True)
+        engine, generation = prepare(body, backend, mode, stream=True, traced=trace)
         answer = _Answer(engine, generation)
         try:
             await unless_gone(request, answer.settle())
@@ -110,6 +118,7 @@ class _Answer:
     def __init__(self, engine: Backend, request: GenerationRequest) -> None:
         self._engine = engine
         self._sequence_id = request.request_id
+        self._journey = Journey(engine, request.request_id) if request.traced else None
         self._chunks = engine.generate(request)
         self._first = asyncio.ensure_future(anext(self._chunks))
 
@@ -139,7 +148,10 @@ class _Answer:
             yield "event: error\n" + sse_frame(error_body(error))
 
     def _frame(self, chunk: TokenChunk) -> str:
-        return sse_frame({"token": chunk.text, "sequence_id": self._sequence_id})
+        data: dict[str, object] = {"token": chunk.text, "sequence_id": self._sequence_id}
+        if self._journey is not None and chunk.finish_reason is None:
+            data["trace"] = msgspec.to_builtins(self._journey.stamps(chunk))
+        return sse_frame(data)
 
     async def close(self) -> None:
         """Abort the request if it has not ended."""
