@@ -24,6 +24,7 @@ LAST = """<link rel="icon" type="image/svg+xml" href="assets/icons/servescope.sv
 <link rel="stylesheet" href="assets/css/chat.css">
 <link rel="stylesheet" href="assets/css/scope.css">
 <link rel="stylesheet" href="assets/css/classroom.css">
+<link rel="stylesheet" href="assets/css/lessons.css">
 <link rel="stylesheet" href="assets/css/sizing.css">
 <script type="module" src="assets/js/page/page.js"></script>
 <script type="module" src="assets/js/main.js"></script>

@@ -14,6 +14,7 @@ from components.browser import create_browser
 from components.classroom import CLASSROOM
 from components.document import DocumentHead
 from components.header import create_header
+from components.lessons import LESSONS
 from components.playground import PLAYGROUND
 from components.sizing import SIZING
 from components.static import add_static_routes
@@ -21,7 +22,7 @@ from components.tab import Page, Tab
 from components.theme import create_theme
 from components.words import PageWords
 
-TABS: tuple[Tab, ...] = (PLAYGROUND, CLASSROOM, SIZING)
+TABS: tuple[Tab, ...] = (PLAYGROUND, CLASSROOM, LESSONS, SIZING)
 
 ANSWERS_AT_ONCE = 1000
 """Answers that may be under way on all pages together: far more than an engine lets wait, so that
