@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from backends.registry import Registry
 from backends.settings import Settings
+from components.api import API
 from components.browser import create_browser
 from components.classroom import CLASSROOM
 from components.document import DocumentHead
@@ -22,7 +23,7 @@ from components.tab import Page, Tab
 from components.theme import create_theme
 from components.words import PageWords
 
-TABS: tuple[Tab, ...] = (PLAYGROUND, CLASSROOM, LESSONS, SIZING)
+TABS: tuple[Tab, ...] = (PLAYGROUND, CLASSROOM, LESSONS, SIZING, API)
 
 ANSWERS_AT_ONCE = 1000
 """Answers that may be under way on all pages together: far more than an engine lets wait, so that

@@ -151,6 +151,7 @@ async function start() {
   keepTab('lessons', () => import('./lessons/lessons.js'), { words });
   keepTab('classroom', () => import('./classroom/classroom.js'), { store, words });
   keepTab('sizing', () => import('./sizing/sizing.js'), { store, words });
+  keepTab('api', () => import('./api/api.js'), { store, words });
   followChoice(feeds, query.get('backend'));
   store.set(await askForEngines());
 }
