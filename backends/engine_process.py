@@ -148,7 +148,7 @@ class EngineProcess(Generic[Inbound]):
             with self._sending:
                 self._connection.send_bytes(message)
         except (OSError, ValueError) as error:
-            raise EngineDied(f"The process of {self.name} is gone.") from error
+            raise EngineDied(f"The {self.name} is gone.") from error
 
     def _live(self) -> None:
         """Body of the reader thread: the whole life of the child.
@@ -229,10 +229,10 @@ class EngineProcess(Generic[Inbound]):
     def _describe_end(self) -> str:
         code = self._process.exitcode
         if code is not None and code < 0:
-            return f"The process of {self.name} was ended by {signal.Signals(-code).name}."
+            return f"The {self.name} was ended by {signal.Signals(-code).name}."
         if self._last_words:
-            return f"The process of {self.name} failed: {self._last_words}"
-        return f"The process of {self.name} ended with exit code {code}."
+            return f"The {self.name} failed: {self._last_words}"
+        return f"The {self.name} ended with exit code {code}."
 
 
 def _run_fork_server(preload: list[str]) -> None:

@@ -249,7 +249,7 @@ class HostedEngine(ABC):
             self._codec = await asyncio.to_thread(TextCodec.load, model)
         self.model = model
         process: EngineProcess[Any] = EngineProcess(
-            name=f"{self.info.name} worker",
+            name=f"{self.info.title} worker",
             main=self.main,
             config=self.worker_config(model),
             message_type=self.message_type,

@@ -40,7 +40,7 @@ function sentencesOf(request, words) {
   if (latency.ttft === null) parts.push(words(`meta.${isUndelivered(request) ? 'undelivered' : request.status}`));
   else if (cameAtOnce(latency)) parts.push(words('meta.at_once', { time: duration(latency.ttft) }));
   else parts.push(words('meta.first_token', { time: duration(latency.ttft) }));
-  parts.push(words('meta.tokens', { number: count(latency.numTokens) }));
+  if (latency.numTokens > 0) parts.push(words('meta.tokens', { number: count(latency.numTokens) }));
   if (latency.tokensPerSecond !== null)
     parts.push(words('meta.rate', { rate: rate(latency.tokensPerSecond) }));
   if (request.numCachedTokens > 0) {

@@ -3,6 +3,8 @@
 import { h, setAttribute, setText } from './dom.js';
 import { count, percent } from './format.js';
 
+const GONE = ['crashed', 'restarting'];
+
 export class StatusLine {
   #said = null;
 
@@ -55,6 +57,7 @@ export class StatusLine {
       this.bar.style.width = `${progress * 100}%`;
       setAttribute(this.progress, 'aria-valuenow', Math.round(progress * 100));
     }
+    this.facts.hidden = GONE.includes(engine?.state); // they were those of a process that is gone
     setText(this.model, state.header === null ? '' : `${modelOf(state.header)} · `);
     setText(this.limits, state.header === null ? '' : limitsOf(state.header, this.tools.words));
     setAttribute(

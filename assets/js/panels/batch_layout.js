@@ -17,7 +17,7 @@ const WAITING_ROW = 9;
 const WAITING_ROWS = 4;
 const GROUP_LABEL = 13;
 const TALLEST_LANE = 40;
-const READABLE_LANE = 14; // high enough for a letter; where all slots would be lower, only those in use are drawn
+const READABLE_LANE = 14; // high enough for a letter; where all slots would be lower, as many as are not
 
 /** How many steps fit, and how wide each is. */
 export function columnsThatFit(width, scale = 1) {
@@ -70,7 +70,8 @@ function groupsOf(columns, engine, occupied, mostReadable) {
     a === 'streaming' ? -1 : b === 'streaming' ? 1 : a.localeCompare(b),
   );
   const pools = names.length > 0 ? names : [''];
-  const always = slots * pools.length <= mostReadable ? slots : 0;
+  const readable = Math.floor(mostReadable / pools.length);
+  const always = slots <= readable ? slots : Math.floor(readable / 4) * 4;
   return pools.map((pool) => ({ pool, numLanes: Math.max(always, roundUp(used.get(pool) ?? 0), 1) }));
 }
 

@@ -101,10 +101,8 @@ export class BlocksView {
   #tableOf(request) {
     const { words } = this.tools;
     if (request === null) return words('panel.kv.blocks.no_table');
-    if (request.blocks.length === 0) {
-      const none = words('panel.kv.blocks.no_blocks', { seat: seatLetter(request.seat) });
-      return `${none}. ${words('panel.kv.blocks.no_table')}`;
-    }
+    if (request.blocks.length === 0)
+      return words('panel.kv.blocks.no_blocks', { seat: seatLetter(request.seat) });
     const pairs = request.blocks.map((block, place) => `${place}→${block}`).join('  ');
     return words('panel.kv.blocks.table', { seat: seatLetter(request.seat), blocks: pairs });
   }
