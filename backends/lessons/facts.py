@@ -42,6 +42,11 @@ def tokens_scheduled(steps: Sequence[StepRecord]) -> int:
     return sum(row.num_scheduled_tokens for step in steps for row in step.rows)
 
 
+def most_rows(steps: Sequence[StepRecord]) -> int:
+    """Of the step that had most."""
+    return max(len(step.rows) for step in steps)
+
+
 def attention_pairs(steps: Sequence[StepRecord]) -> int:
     """Query × key pairs: ΣL² for an engine without a cache."""
     return sum(step.attention_pairs or 0 for step in steps)

@@ -56,6 +56,8 @@ class PictureWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     title: str
     bar: str
     """What one bar is: a step, a request."""
+    bars: tuple[str, ...] = ()
+    """Each bar's name, where a number says too little."""
     series: dict[str, str]
 
 

@@ -11,7 +11,7 @@ const FEW = 12; // bars that each get a number below
 const WIDEST = 70;
 
 /**
- * @param {{title: string, bar: string, series: object}} labels
+ * @param {{title: string, bar: string, bars: string[], series: object}} labels
  * @param {{series: string[], bars: number[][], unit: string, stacked: boolean}} picture
  */
 export function barsPicture(labels, picture, words) {
@@ -74,12 +74,12 @@ function legend({ series }, picture) {
   );
 }
 
-function axis({ bar }, total) {
+function axis({ bar, bars }, total) {
   const numbers = total <= FEW ? Array.from({ length: total }, (_, place) => place + 1) : [1, total];
   return h(
     'div',
     { class: 'lessons-axis', 'data-few': total <= FEW, 'aria-hidden': 'true' },
-    ...numbers.map((number) => h('span', {}, `${bar} ${count(number)}`)),
+    ...numbers.map((number) => h('span', {}, bars[number - 1] ?? `${bar} ${count(number)}`)),
   );
 }
 

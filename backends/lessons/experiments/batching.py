@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from backends.lessons.facts import steps_of, tokens_scheduled, width
+from backends.lessons.facts import most_rows, steps_of, tokens_scheduled, width
 from backends.lessons.ground import Ground
 from backends.lessons.outcome import Outcome, Picture, Unit, derived, measured
-from backends.lessons.prompts import now
+from backends.lessons.prompts import now, prompt_of
+from backends.records import Phase, StepRecord
 
 ROOM = {"max_model_len": 1024, "max_tokens": 512}
 """What experiments need, whatever the operator's limits for chats are."""
@@ -29,4 +30,99 @@ async def shape_of_a_batch(ground: Ground) -> Outcome:
             derived("tokens_made", SHAPE_TOKENS * len(SHAPE_PROMPTS), Unit.TOKENS),
         ],
         picture=Picture(series=("width",), bars=[[float(width(step))] for step in steps], unit=Unit.TOKENS),
+    )
+
+
+LONG_PROMPT = 100
+NUM_SHORT = 7
+
+
+async def padding(ground: Ground) -> Outcome:
+    """One prompt of 100 tokens and seven of one, in one batch without a cache."""
+    async with ground.engine("naive", batch_size=NUM_SHORT + 1, **ROOM) as engine:
+        prompts = [await prompt_of(engine, LONG_PROMPT, seed=1)]
+        prompts += [await prompt_of(engine, 1, seed=number) for number in range(NUM_SHORT)]
+        run = await ground.run(engine, [now(prompt, 2) for prompt in prompts])
+    first = steps_of(run)[0]
+    rows = [row.num_scheduled_tokens for row in first.rows]
+    empty = first.num_padding_tokens or 0
+    return Outcome(
+        measured=[
+            measured("padding", empty, Unit.TOKENS),
+            derived("real", sum(rows), Unit.TOKENS),
+            derived("positions", len(rows) * width(first), Unit.TOKENS),
+            derived("share", empty / (len(rows) * width(first)), Unit.SHARE),
+        ],
+        picture=Picture(
+            series=("real", "padding"),
+            bars=[[float(length), float(width(first) - length)] for length in rows],
+            unit=Unit.TOKENS,
+            stacked=True,
+        ),
+    )
+
+
+OUTPUTS = (32, 128, 64, 256)
+
+
+async def static_batch(ground: Ground) -> Outcome:
+    """Four answers of unequal length: in one static batch, and batched anew at every step."""
+    async with ground.engine("generate", batch_size=len(OUTPUTS), **ROOM) as engine:
+        planned = [now(await prompt_of(engine, 8, seed=length), length) for length in OUTPUTS]
+        static = steps_of(await ground.run(engine, planned, mode="static"))
+    async with ground.engine("paged", num_blocks=128, **ROOM) as engine:
+        continuous = steps_of(await ground.run(engine, planned))
+    slots = sum(len(step.rows) for step in static)
+    useful = _useful_rows(static)
+    return Outcome(
+        measured=[
+            derived("useful", useful, Unit.ROWS),
+            derived("slots", slots, Unit.ROWS),
+            derived("useful_share", useful / slots, Unit.SHARE),
+            measured("steps", len(static), Unit.STEPS),
+            derived("continuous_rows", sum(len(step.rows) for step in continuous), Unit.ROWS),
+            derived("continuous_useful", _useful_rows(continuous), Unit.ROWS),
+        ],
+        picture=Picture(
+            series=("useful", "wasted"),
+            bars=[
+                [float(_useful_rows([step])), float(len(step.rows) - _useful_rows([step]))] for step in static
+            ],
+            unit=Unit.ROWS,
+            stacked=True,
+        ),
+    )
+
+
+def _useful_rows(steps: list[StepRecord]) -> int:
+    """Rows of answers that somebody still waited for."""
+    return sum(row.phase is not Phase.FINISHED for step in steps for row in step.rows)
+
+
+NUM_CALLS = 4
+CALL_TOKENS = 16
+
+
+async def blocking_calls(ground: Ground) -> Outcome:
+    """Four requests by a client that waits for each answer, then by one that does not."""
+    async with ground.engine("paged", num_blocks=64, **ROOM) as engine:
+        planned = [now(await prompt_of(engine, 8, seed=number), CALL_TOKENS) for number in range(NUM_CALLS)]
+        one_by_one = [await ground.run(engine, [request], together=False) for request in planned]
+        at_once = await ground.run(engine, planned)
+    waited = [step for run in one_by_one for step in steps_of(run)]
+    together = steps_of(at_once)
+    return Outcome(
+        measured=[
+            measured("waiting_steps", len(waited), Unit.STEPS),
+            measured("at_once_steps", len(together), Unit.STEPS),
+            measured("waiting_rows", most_rows(waited), Unit.ROWS),
+            measured("at_once_rows", most_rows(together), Unit.ROWS),
+            derived("waiting_time", sum(step.duration for step in waited), Unit.SECONDS),
+            derived("at_once_time", sum(step.duration for step in together), Unit.SECONDS),
+        ],
+        picture=Picture(
+            series=("rows",),
+            bars=[[float(len(step.rows))] for step in [*waited, *together]],
+            unit=Unit.ROWS,
+        ),
     )

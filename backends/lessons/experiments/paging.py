@@ -8,6 +8,7 @@ from backends.lessons.facts import num_finished, steps_of, timelines, tokens_sch
 from backends.lessons.ground import Ground
 from backends.lessons.outcome import Outcome, Picture, Unit, derived, measured
 from backends.lessons.prompts import now, prompt_of
+from backends.metrics import RequestTimeline
 from backends.workloads.run import Run
 
 BLOCK_SIZE = 16
@@ -55,3 +56,40 @@ def _blocks(run: Run) -> list[list[float]]:
         for request_id, blocks in step.kv.given_back.items():
             held[request_id] -= len(blocks)
     return bars
+
+
+RESERVED_PROMPT = 20
+RESERVED_OUTPUT = 32
+
+
+async def reserving(ground: Ground) -> Outcome:
+    """The same request where slots are reserved for the longest text, and where blocks are taken."""
+    async with ground.engine("generate", **ROOM) as engine:
+        planned = [now(await prompt_of(engine, RESERVED_PROMPT, seed=1), RESERVED_OUTPUT)]
+        [reserved] = timelines(await ground.run(engine, planned))
+    async with ground.engine("paged", num_blocks=64, block_size=BLOCK_SIZE, **ROOM) as engine:
+        [blocks] = timelines(await ground.run(engine, planned), engine.recorder.header)
+    of_reserved, of_blocks = _slots(reserved), _slots(blocks)
+    return Outcome(
+        measured=[
+            derived("reserved_share", of_reserved[0] / of_reserved[1], Unit.SHARE),
+            measured("reserved_filled", of_reserved[0], Unit.SLOTS),
+            measured("reserved_slots", of_reserved[1], Unit.SLOTS),
+            derived("blocks_share", of_blocks[0] / of_blocks[1], Unit.SHARE),
+            measured("blocks_filled", of_blocks[0], Unit.SLOTS),
+            derived("blocks_slots", of_blocks[1], Unit.SLOTS),
+        ],
+        picture=Picture(
+            series=("filled", "empty"),
+            bars=[[float(filled), float(slots - filled)] for filled, slots in (of_reserved, of_blocks)],
+            unit=Unit.SLOTS,
+            stacked=True,
+        ),
+    )
+
+
+def _slots(timeline: RequestTimeline) -> tuple[int, int]:
+    """Most that held K and V, and most that were set aside."""
+    assert timeline.filled_slots is not None, "both engines tell"
+    assert timeline.reserved_slots is not None, "both engines tell"
+    return timeline.filled_slots, timeline.reserved_slots

@@ -19,7 +19,7 @@ from backends.records import State
 from backends.settings import Settings
 from tests.tiny_models import make_tiny_model
 
-PATIENCE = 150
+PATIENCE = 170
 ENGINES: dict[str, Callable[[Settings], Backend]] = {
     "generate": GenerateEngine,
     "naive": NaiveEngine,

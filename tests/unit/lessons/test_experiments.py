@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from backends.lessons.experiments import EXPERIMENTS
 from backends.lessons.lesson import read_lesson, slugs
-from tests.unit.lessons.experiment_harness import Laboratory
+from tests.unit.lessons.experiment_harness import Laboratory, Measurement
 
 
 async def test_the_shape_of_a_batch_grows_by_a_token_a_step(laboratory: Laboratory) -> None:
@@ -69,6 +71,155 @@ async def test_a_pool_that_runs_out_preempts_the_last_comer_and_all_end(laborato
     assert got.values["tokens_computed"] == got.scheduled() == once + got.values["recomputed_tokens"]
     assert got.outcome.picture is not None
     assert max(sum(bar) for bar in got.outcome.picture.bars) <= 8
+
+
+async def test_whoever_stands_in_the_queue_waits_for_all_in_front(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("one_at_a_time")
+    names = [arrived["request_id"] for arrived in got.of("arrived")]
+    alone, crowd = names[1], names[2:]
+    e2e = {name: last_token(got, name) - arrival(got, name) for name in names}
+
+    assert len(crowd) == 6
+    assert got.values["alone"] == e2e[alone]
+    assert got.values["crowd_first"] == min(e2e[name] for name in crowd)
+    assert got.values["crowd_last"] == max(e2e[name] for name in crowd)
+    assert got.values["last_ratio"] == max(e2e[name] for name in crowd) / e2e[alone]
+    assert got.values["last_queue"] == max(first_step(got, name) - arrival(got, name) for name in crowd)
+    assert {len(step["rows"]) for step in got.steps()} == {got.values["rows"]} == {1}
+    order = [step["rows"][0]["request_id"] for step in got.steps() if step["finished_ids"]]
+    assert sorted(order[-6:]) == sorted(crowd)
+
+
+async def test_a_streamed_answer_costs_exactly_as_much_as_a_whole_one(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("streaming")
+    _, streamed, whole = [arrived["request_id"] for arrived in got.of("arrived")]
+
+    assert got.values["work"] == "same"
+    assert got.values["streamed_computed"] == scheduled_for(got, streamed)
+    assert got.values["whole_computed"] == scheduled_for(got, whole) == scheduled_for(got, streamed)
+    for name, request in (("streamed", streamed), ("whole", whole)):
+        times = [token["time"] for token in got.of("token") if token["request_id"] == request]
+        assert len(times) == 24
+        assert got.values[f"{name}_first"] == times[0] - arrival(got, request)
+        assert got.values[f"{name}_last"] == times[-1] - arrival(got, request)
+    last_step = next(step for step in got.steps() if step["finished_ids"] == [whole])
+    assert got.values["whole_first"] >= last_step["start_time"] - arrival(got, whole)
+
+
+async def test_the_worst_batch_is_nearly_all_padding(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("padding")
+    first = got.steps()[0]
+    lengths = [row["num_scheduled_tokens"] for row in first["rows"]]
+
+    assert sorted(lengths) == [1] * 7 + [100]
+    assert first["input_shape"] == [8, 100]
+    assert got.values["padding"] == (100 - 1) * (8 - 1) == 693
+    assert got.values["real"] == sum(lengths) == 107
+    assert got.values["positions"] == 800
+    assert got.values["share"] == 693 / 800
+
+
+async def test_less_than_half_of_a_static_batch_is_useful(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("static_batch")
+    rows = [row for step in got.steps(0) for row in step["rows"]]
+
+    assert len(got.steps(0)) == got.values["steps"] == 256
+    assert got.values["slots"] == len(rows) == 1024
+    assert got.values["useful"] == sum(row["phase"] != "finished" for row in rows) == 480
+    assert got.values["useful_share"] == 480 / 1024
+    continuous = [row for step in got.steps(1) for row in step["rows"]]
+    assert got.values["continuous_rows"] == got.values["continuous_useful"] == len(continuous) == 480
+
+
+async def test_reserving_for_the_longest_leaves_most_of_it_empty(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("reserving")
+    [prompt] = [arrived["num_prompt_tokens"] for arrived in got.of("arrived", 0)]
+    reserved = [step["kv"] for step in got.steps(0)]
+    taken = [blocks for step in got.steps(1) for blocks in step["kv"]["taken"].values()]
+    filled = [slots for step in got.steps(1) for slots in step["kv"].get("filled_slots", {}).values()]
+
+    assert prompt == 20
+    [slots] = {slots for kv in reserved for slots in kv["reserved_slots"].values()}
+    assert got.values["reserved_slots"] == slots == 1024
+    assert got.values["reserved_filled"] == max(max(kv["filled_slots"].values()) for kv in reserved) == 51
+    assert got.values["reserved_share"] == 51 / 1024
+    assert got.values["blocks_slots"] == sum(map(len, taken)) * 16 == 64
+    assert got.values["blocks_filled"] == max(filled)
+    assert got.values["blocks_share"] == max(filled) / 64
+
+
+async def test_a_long_prompt_in_one_step_is_in_the_gap_of_those_who_decode(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("long_prefill")
+    for engine, name, budget in ((0, "whole", 512), (1, "chunked", 32)):
+        *decoding, long_prompt = [arrived["request_id"] for arrived in got.of("arrived", engine)]
+        gaps = [gap for request in decoding for gap in gaps_of(got, request, engine)]
+        rows = [row for step in got.steps(engine) for row in step["rows"]]
+        prefill = [row for row in rows if row["request_id"] == long_prompt and row["phase"] == "prefill"]
+        most = max(sum(row["num_scheduled_tokens"] for row in step["rows"]) for step in got.steps(engine))
+
+        assert len(decoding) == 2
+        assert got.values[f"{name}_gap"] == max(gaps)
+        assert got.values[f"{name}_steps"] == len(prefill)
+        assert got.values[f"{name}_most"] == most <= budget
+        assert sum(row["num_scheduled_tokens"] for row in prefill) == 400
+        if name == "whole":
+            assert got.values["usual_gap"] == statistics.median(gaps)
+            assert got.values["whole_ratio"] == max(gaps) / statistics.median(gaps)
+    assert got.values["whole_steps"] == 1
+    assert got.values["chunked_steps"] > 400 / 32
+
+
+async def test_a_client_that_waits_gets_batches_of_one(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("blocking_calls")
+    sizes = [len(step["rows"]) for step in got.steps()]
+
+    assert sizes == [1] * 64 + [4] * 16
+    assert (got.values["waiting_steps"], got.values["at_once_steps"]) == (64, 16)
+    assert (got.values["waiting_rows"], got.values["at_once_rows"]) == (1, 4)
+    durations = [step["duration"] for step in got.steps()]
+    assert got.values["waiting_time"] == pytest.approx(sum(durations[:64]))
+    assert got.values["at_once_time"] == pytest.approx(sum(durations[64:]))
+
+
+# Read off the records
+
+
+def arrival(got: Measurement, request: str, engine: int = 0) -> float:
+    [time] = [record["time"] for record in got.of("arrived", engine) if record["request_id"] == request]
+    return time
+
+
+def token_times(got: Measurement, request: str, engine: int = 0) -> list[float]:
+    return [record["time"] for record in got.of("token", engine) if record["request_id"] == request]
+
+
+def last_token(got: Measurement, request: str) -> float:
+    return token_times(got, request)[-1]
+
+
+def gaps_of(got: Measurement, request: str, engine: int) -> list[float]:
+    times = token_times(got, request, engine)
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+def first_step(got: Measurement, request: str) -> float:
+    return next(
+        step["start_time"]
+        for step in got.steps()
+        if any(row["request_id"] == request for row in step["rows"])
+    )
+
+
+def scheduled_for(got: Measurement, request: str) -> int:
+    return sum(
+        row["num_scheduled_tokens"]
+        for step in got.steps()
+        for row in step["rows"]
+        if row["request_id"] == request
+    )
+
+
+# All of them
 
 
 @pytest.mark.parametrize("slug", slugs())

@@ -60,6 +60,9 @@ def test_both_languages_have_the_same_structure(slug: str) -> None:
     assert (korean.picture and list(korean.picture.series)) == (
         english.picture and list(english.picture.series)
     )
+    assert len(korean.picture.bars if korean.picture else ()) == len(
+        english.picture.bars if english.picture else ()
+    )
     assert korean.text.count("```") == english.text.count("```")
 
 
