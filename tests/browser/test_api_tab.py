@@ -141,7 +141,7 @@ async def test_a_token_is_followed_from_its_step_to_the_screen(site: Site, open_
     frame = await page.locator("#api-frames li code").first.text_content()
     assert frame is not None
     trace = json.loads(frame.removeprefix("data: ").removesuffix("\\n\\n"))["trace"]
-    await page.get_by_role("button", name="The way of token 0").click()
+    await page.get_by_role("button", name="its way: token 0").click()
     await expect(page.locator("[data-place=screen]")).to_contain_text("the first: compared with")
     shown = await page.locator("[data-place=own_queue] .api-hop").text_content()
     assert shown == f"{(trace['taken'] - trace['queued']) * 1000:.2f} ms"
