@@ -192,7 +192,8 @@ class EngineProcess(Generic[Inbound]):
             case Hello(_, child_time):
                 self._check_clock(child_time)
             case Ready(body):
-                self.ready.set_result(bytes(body))
+                if self.ready.set_running_or_notify_cancel():  # else: the start was given up
+                    self.ready.set_result(bytes(body))
             case Failed(sentence):
                 self._refusal = sentence
             case LastWords(sentence):

@@ -59,6 +59,13 @@ def test_a_child_is_ready_after_its_ack_and_answers(nursery: Nursery) -> None:
     assert nursery.progress == [(0.5, "half way")]
 
 
+def test_a_start_that_was_given_up_leaves_the_child_readable(nursery: Nursery) -> None:
+    child = nursery.spawn(config=Config(greeting="hi"))
+    assert child.ready.cancel()
+    child.send(Say("there"))
+    assert nursery.messages.get(timeout=PATIENCE).word == "hi there"
+
+
 def test_the_handshake_proves_that_both_processes_read_one_clock(nursery: Nursery) -> None:
     child = nursery.spawn()
     child.ready.result(PATIENCE)
