@@ -1,0 +1,124 @@
+"""The Lessons tab: predict, run the real thing, read what was measured."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Page, expect
+
+from backends.lessons.lesson import read_lesson, slugs
+from tests.browser.conftest import OpenPage
+from tests.browser.site import Complaints
+from tests.browser.test_appearance import FAINT, PHONE
+
+pytestmark = pytest.mark.timeout(400)
+
+REAL_MODEL = 300_000
+"""Milliseconds that SmolLM2 may take to come up and answer, on a machine that is busy."""
+
+
+async def lessons(open_page: OpenPage, query: str, **options: object) -> Page:
+    page = (await open_page(f"?tab=lessons&lesson={query}", **options)).page
+    await expect(page.locator(".lessons-code pre").first).to_be_visible()
+    return page
+
+
+async def predict(page: Page, number: int) -> None:
+    await page.get_by_role("spinbutton").fill(str(number))
+
+
+async def test_a_visitor_predicts_runs_and_reads_what_was_measured(open_page: OpenPage) -> None:
+    page = await lessons(open_page, "padding")
+    run = page.get_by_role("button", name="Run the experiment")
+    await expect(run).to_be_disabled()
+    await expect(page.locator(".lessons-result")).to_be_empty()
+
+    await predict(page, 7)
+    await run.click()
+    await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    await expect(page.locator(".lessons-result")).to_be_empty()
+
+    verdict = page.locator(".lessons-verdict")
+    await expect(verdict).to_have_text(
+        "You said 7 tokens, it was 693 tokens. That is 99.0× as much as you said.", timeout=REAL_MODEL
+    )
+    await expect(page.locator("tr[data-name=real] td")).to_have_text("107 tokens")
+    await expect(page.locator("tr[data-name=share] td")).to_have_text("86.6%")
+    await expect(page.locator("tr[data-name=padding] small")).to_contain_text("measured")
+    await expect(page.locator(".lessons-picture svg rect")).to_have_count(16)
+    done = page.locator(".lessons-list button", has_text="Padding").get_by_role("img", name="done")
+    await expect(done).to_be_visible()
+
+    await page.reload()
+    await expect(done).to_be_visible()
+    await expect(page.locator(".lessons-result")).to_be_empty()
+
+
+async def test_a_run_is_stopped_by_its_button_and_can_begin_anew(open_page: OpenPage) -> None:
+    page = await lessons(open_page, "padding")
+    await predict(page, 7)
+    for _ in range(2):
+        await page.get_by_role("button", name="Run the experiment").click()
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.locator(".lessons-status")).to_have_text("Stopped. Nothing was measured.")
+        await expect(page.locator(".lessons-result")).to_be_empty()
+
+
+async def test_an_experiment_whose_engine_is_not_there_says_so(open_page: OpenPage) -> None:
+    page = await lessons(open_page, "running-out")
+    await expect(page.locator(".lessons-status")).to_contain_text("It needs the engine paged")
+    await predict(page, 44)
+    await expect(page.get_by_role("button", name="Run the experiment")).to_be_disabled()
+
+
+async def test_the_list_leads_from_lesson_to_lesson_and_the_address_follows(open_page: OpenPage) -> None:
+    page = await lessons(open_page, slugs()[0])
+    await expect(page.locator(".lessons-list li")).to_have_count(len(slugs()))
+    first, second = (read_lesson(slug, "en") for slug in slugs()[:2])
+
+    await page.get_by_role("button", name=f"{second.title} →").click()
+    await expect(page.get_by_role("heading", name=second.title)).to_be_visible()
+    await expect(page).to_have_url(re.compile(f"lesson={second.slug}"))
+    await page.get_by_role("button", name=f"← {first.title}").click()
+    await expect(page.get_by_role("heading", name=first.title)).to_be_visible()
+
+
+async def test_the_code_beside_the_text_has_the_numbers_of_its_lines(open_page: OpenPage) -> None:
+    page = await lessons(open_page, "shape-of-a-batch")
+    code = page.locator(".lessons-code pre").first
+    await expect(code).to_contain_text("def generate_forward_batch")
+    number = await code.evaluate("pre => Number(pre.style.counterReset.split(' ')[1]) + 1")
+    source = read_source("backends/naive/model_worker.py")
+    shown = (await code.locator("span").first.inner_text()).strip()
+    assert source[number - 1].strip() == shown
+
+
+def read_source(path: str) -> list[str]:
+    with open(path, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_every_text_of_a_lesson_can_be_read(open_page: OpenPage, theme: str) -> None:
+    page = await lessons(open_page, f"static-against-continuous&theme={theme}")
+    assert await page.evaluate(FAINT) == []
+
+
+@pytest.mark.parametrize("viewport", [PHONE, {"width": 1280, "height": 720}], ids=["phone", "projector"])
+async def test_a_lesson_fits_the_width(open_page: OpenPage, viewport: dict[str, int]) -> None:
+    page = await lessons(open_page, "reserving-against-blocks&lang=ko", viewport=viewport)
+    assert await page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
+
+
+async def test_a_server_that_is_away_is_said_and_can_be_asked_again(
+    open_page: OpenPage, complaints: Complaints
+) -> None:
+    page = await lessons(open_page, "padding")
+    await page.route("**/lessons/streaming*", lambda route: route.abort())
+    await page.locator(".lessons-list button", has_text="Streaming").click()
+    await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    await page.unroute("**/lessons/streaming*")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.locator(".lessons-text h2")).to_be_visible()
+    complaints.seen.clear()
