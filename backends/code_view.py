@@ -222,13 +222,16 @@ def _find_in_js(text: str, names: list[str]) -> tuple[int, int] | None:
 
 def _end_in_js(lines: list[str], first: int, indent: str) -> int:
     last = first
+    in_template = lines[first].count("`") % 2 == 1
     for i in range(first + 1, len(lines)):
         line = lines[i]
-        if line.startswith(indent + " "):
-            last = i
+        was_in_template = in_template
+        in_template ^= line.count("`") % 2 == 1
+        if was_in_template or line.startswith(indent + " "):
+            last = i  # text of a template stands wherever it likes
         elif re.match(rf"{indent}[}}\])]", line):
             last = i
-            if not line.endswith(("{", "(", "[")):
+            if not line.endswith(("{", "(", "[")) and not in_template:
                 break
         elif line.strip():
             break

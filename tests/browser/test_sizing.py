@@ -113,7 +113,8 @@ async def test_a_config_json_fills_the_sizes(open_page: OpenPage, complaints: Co
     await expect(page.get_by_role("alert").filter(has_text="sliding window of 4096")).to_be_visible()
     await area.fill(
         '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 32,'
-        '"dtype": "bfloat16", "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 100}'
+        '"dtype": "bfloat16", "num_attention_heads": 4, "num_key_value_heads": 2,'
+        '"intermediate_size": 64, "vocab_size": 100}'
     )
     await page.get_by_role("button", name="Read", exact=True).click()
     await expect(page.locator("#sizing-num_kv_heads")).to_have_value("2")
@@ -155,7 +156,8 @@ async def test_on_a_phone_nothing_is_cut_off(open_page: OpenPage, lang: str) -> 
     page = await open_sizing(open_page, f"&lang={lang}", viewport=PHONE, has_touch=True, is_mobile=True)
     assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     cut_off = """() => [...document.querySelectorAll('#sizing-root *')]
-        .filter(node => node.getClientRects().length).filter(node => node.getBoundingClientRect().right > innerWidth + 1).map(node => node.className)"""
+        .filter(node => node.getClientRects().length)
+        .filter(node => node.getBoundingClientRect().right > innerWidth + 1).map(node => node.className)"""
     assert await page.evaluate(cut_off) == []
 
 
