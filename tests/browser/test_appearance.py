@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 
+from components.layout import TABS
 from tests.browser.conftest import OpenPage
 from tests.browser.site import ChatPage, Site
 
@@ -121,7 +122,7 @@ async def test_every_text_can_be_read(site: Site, open_page: OpenPage, theme: st
 async def test_the_keyboard_reaches_everything_in_reading_order(page: ChatPage) -> None:
     await page.page.locator("h1").click()
     reached = []
-    for _ in range(14):
+    for _ in range(13 + len(TABS)):
         await page.page.keyboard.press("Tab")
         reached.append(
             await page.page.evaluate(
@@ -133,7 +134,8 @@ async def test_the_keyboard_reaches_everything_in_reading_order(page: ChatPage) 
                 }"""
             )
         )
-    wanted = ["playground", "en", "ko", "page-theme", "backend-choice", "example", "example", "example"]
+    wanted = [tab.name for tab in TABS]
+    wanted += ["en", "ko", "page-theme", "backend-choice", "example", "example", "example"]
     assert reached[: len(wanted)] == wanted
     rest = reached[len(wanted) :]
     assert rest[:2] == ["chat-input", "chat-send"]  # Stop is off while nothing runs

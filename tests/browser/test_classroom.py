@@ -151,6 +151,19 @@ async def test_a_server_on_loopback_says_how_phones_could_reach_it(open_page: Op
     await expect(page.locator(".classroom-qr")).to_be_hidden()
 
 
+async def test_a_server_that_phones_can_reach_shows_them_a_code(open_page: OpenPage) -> None:
+    page = (await open_page()).page
+    told = {"loopback_only": False, "hosts": ["127.0.0.1"]}
+    await page.route("**/join", lambda route: route.fulfill(json=told))
+    await page.locator("[data-tab=classroom]").click()
+    code = page.locator(".classroom-qr")
+    await expect(code).to_be_visible()
+    assert await code.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    link = await page.locator(".classroom-link").inner_text()
+    assert link.startswith("http://127.0.0.1:")
+    assert link.endswith("?tab=playground&view=chat")
+
+
 @pytest.mark.parametrize("lang", ["en", "ko"])
 async def test_on_a_phone_nothing_is_cut_off(site: Site, open_page: OpenPage, lang: str) -> None:
     fast(site)

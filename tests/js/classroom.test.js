@@ -22,7 +22,8 @@ import {
 } from '../../assets/js/classroom/workload.js';
 
 const LIMITS = { students: 64, window: 120, prompt_words: 2000, output_tokens: 512 };
-const words = (key, values = {}) => `${key}${Object.keys(values).length > 0 ? ` ${JSON.stringify(values)}` : ''}`;
+const words = (key, values = {}) =>
+  `${key}${Object.keys(values).length > 0 ? ` ${JSON.stringify(values)}` : ''}`;
 
 const lane = (changes = {}) => ({
   student: 0,
@@ -198,12 +199,18 @@ test('a lane in words counts from its own arrival', () => {
 test('the share of a starting engine is its own, then that of its requests', () => {
   const told = { num_ended: 1, num_requests: 4, reason: null, state: 'running', engine: null };
   assert.equal(shareOf(told), 0.25);
-  const starting = { ...told, state: 'starting', engine: { state: 'starting', progress: 0.4, reason: 'Loading' } };
+  const starting = {
+    ...told,
+    state: 'starting',
+    engine: { state: 'starting', progress: 0.4, reason: 'Loading' },
+  };
   assert.equal(shareOf(starting), 0.4);
   assert.equal(statusOf(starting, words), 'classroom.state.starting · Loading · 40%');
   assert.match(statusOf({ ...told, engine: { state: 'paused' } }, words), /state\.paused/);
   assert.equal(
-    statusOf({ ...told, state: 'unavailable', reason: 'No part.' }, words).split(': ').at(-1),
+    statusOf({ ...told, state: 'unavailable', reason: 'No part.' }, words)
+      .split(': ')
+      .at(-1),
     'No part.',
   );
 });
@@ -284,8 +291,16 @@ test('a race between number types says so, and so do others and answers cut shor
 
 test('the table can be taken along, as a document or as plain numbers', () => {
   const entries = [entry('a'), entry('b, c', { finish_time: 1.25, kv_waste: null })];
-  const markdown = asMarkdown(['a', 'b'], rowsOf(entries), ({ name }) => name, ({ text }) => text ?? '–');
-  assert.match(markdown, /^\| {2}\| a \| b \|\n\| --- \| ---: \| ---: \|\n\| finish \| 4\.00 s \| 1\.25 s \|/);
+  const markdown = asMarkdown(
+    ['a', 'b'],
+    rowsOf(entries),
+    ({ name }) => name,
+    ({ text }) => text ?? '–',
+  );
+  assert.match(
+    markdown,
+    /^\| {2}\| a \| b \|\n\| --- \| ---: \| ---: \|\n\| finish \| 4\.00 s \| 1\.25 s \|/,
+  );
   const csv = asCsv(['a', 'b, c'], entries).split('\n');
   assert.equal(csv[0], ',a,"b, c"');
   assert.equal(csv[1], 'finish,4,1.25');
@@ -319,11 +334,18 @@ test('everything that the Classroom says has words', () => {
   );
   const composed = [
     ...FIGURES.flatMap(({ name }) => [`figure.${name}`, `figure.${name}.meaning`]),
-    ...['done', 'failed', 'paused', 'running', 'starting', 'stopped', 'unavailable', 'waiting'].map((s) => `state.${s}`),
+    ...['done', 'failed', 'paused', 'running', 'starting', 'stopped', 'unavailable', 'waiting'].map(
+      (s) => `state.${s}`,
+    ),
     ...['queued', 'running', 'done', 'stopped'].map((state) => `race.${state}`),
-    ...['kv_waste', 'cached', 'never', 'not_exposed', 'result'].flatMap((n) => [`absent.${n}`, `absent.${n}.meaning`]),
+    ...['kv_waste', 'cached', 'never', 'not_exposed', 'result'].flatMap((n) => [
+      `absent.${n}`,
+      `absent.${n}.meaning`,
+    ]),
     ...['sequential', 'static', 'async', 'blocking'].map((mode) => `mode.${mode}`),
-    ...['address', 'choice', 'file', 'list', 'names', 'object', 'range', 'unknown', 'whole'].map((k) => `problem.${k}`),
+    ...['address', 'choice', 'file', 'list', 'names', 'object', 'range', 'unknown', 'whole'].map(
+      (k) => `problem.${k}`,
+    ),
   ].map((name) => `classroom.${name}`);
   assert.ok(named.length > 40);
   assert.deepEqual(

@@ -1,7 +1,16 @@
 // The Classroom: a workload, a race of it over several engines, and what came of it.
 
 import * as client from './client.js';
-import { DEFAULTS, WorkloadError, asFile, decode, encode, entriesAsText, entriesFromText, fromFile } from './workload.js';
+import {
+  DEFAULTS,
+  WorkloadError,
+  asFile,
+  decode,
+  encode,
+  entriesAsText,
+  entriesFromText,
+  fromFile,
+} from './workload.js';
 import { Control, ControlError } from '../control.js';
 import { JoinCard } from './join.js';
 import { KeyForm } from '../key_form.js';
@@ -10,6 +19,7 @@ import { Tooltip } from '../tooltip.js';
 import { WorkloadForm } from './form.js';
 import { h, setText } from '../dom.js';
 import { saveAs } from './files.js';
+import { setParameter } from '../page/address.js';
 
 const LARGEST_FILE = 65_536;
 
@@ -27,10 +37,11 @@ export function create(root, { store, words }) {
   return { unmount: () => root.replaceChildren() };
 }
 
+const isLarge = () => document.documentElement.dataset.view === 'panels';
+
 class Classroom {
   #raceId = null;
-  #numResults = 0;
-  #following = null; // AbortController of the race that is followed
+  #isBusy = false;
 
   /** @param {{store: object, words: Function, visitor: string, query: URLSearchParams}} page */
   constructor({ store, words, visitor, query }) {
@@ -45,10 +56,17 @@ class Classroom {
     this.keyForm = new KeyForm(tools, this.control);
     this.join = new JoinCard(tools);
     this.race = new RaceView(tools);
-    this.stop = h('button', { type: 'button', class: 'classroom-button classroom-stop', hidden: true }, words('classroom.stop'));
+    this.stop = h(
+      'button',
+      { type: 'button', class: 'classroom-button classroom-stop', hidden: true },
+      words('classroom.stop'),
+    );
     this.stop.addEventListener('click', () => this.#stop());
+    this.large = h('button', { type: 'button', class: 'classroom-button' });
+    this.large.addEventListener('click', () => this.#look(isLarge() ? 'full' : 'panels'));
     this.status = h('p', { class: 'classroom-line', role: 'status' });
     this.element = this.#layout();
+    this.#nameLarge();
     this.#open(query);
   }
 
@@ -58,7 +76,16 @@ class Classroom {
     const stage = h(
       'section',
       { class: 'card classroom-stage', id: 'classroom-race' },
-      h('header', {}, h('h2', {}, words('classroom.race')), this.status, this.stop),
+      h(
+        'header',
+        {},
+        h('h2', {}, words('classroom.race')),
+        this.status,
+        this.large,
+        this.stop,
+        this.form.start,
+      ),
+      this.form.problem,
       this.empty,
       this.race.element,
     );
@@ -71,19 +98,41 @@ class Classroom {
     );
   }
 
+  /** Without the form and larger, for a projector, or with it. */
+  #look(view) {
+    document.documentElement.dataset.view = view;
+    setParameter('view', view);
+    this.#nameLarge();
+    this.race.resize();
+  }
+
+  #nameLarge() {
+    setText(this.large, this.words(isLarge() ? 'classroom.with_form' : 'classroom.large'));
+  }
+
   /** Save and load, on the disk of whoever sits here. */
   #files() {
     const { words } = this;
     const save = h('button', { type: 'button', class: 'classroom-link-button' }, words('classroom.save'));
     save.addEventListener('click', () => this.#save());
-    const input = h('input', { type: 'file', accept: 'application/json,.json', class: 'scope-hidden', tabindex: '-1', 'aria-hidden': 'true' });
+    const input = h('input', {
+      type: 'file',
+      accept: 'application/json,.json',
+      class: 'scope-hidden',
+      tabindex: '-1',
+      'aria-hidden': 'true',
+    });
     const load = h('button', { type: 'button', class: 'classroom-link-button' }, words('classroom.load'));
     load.addEventListener('click', () => input.click());
     input.addEventListener('change', async () => {
       if (input.files.length > 0) await this.#load(input.files[0]);
       input.value = '';
     });
-    this.key = h('button', { type: 'button', class: 'classroom-link-button', hidden: true }, words('classroom.key'));
+    this.key = h(
+      'button',
+      { type: 'button', class: 'classroom-link-button', hidden: true },
+      words('classroom.key'),
+    );
     this.key.addEventListener('click', () => this.keyForm.ask(() => this.#askForOptions()));
     const row = h('div', { class: 'classroom-files' }, save, load, input, this.key);
     this.form.element.append(row);
@@ -94,15 +143,15 @@ class Classroom {
   async #open(query) {
     this.form.fill(DEFAULTS);
     this.form.engines.choose(entriesFromText(query.get('race') ?? ''));
-    const response = await fetch(new URL('join', document.baseURI));
-    if (response.ok) this.join.show(await response.json());
     await this.#askForOptions();
     const text = query.get('workload');
-    if (text !== null) this.#try(() => this.form.fill(decode(text, this.form.limits)));
+    if (text !== null && this.form.limits !== null)
+      this.#try(() => this.form.fill(decode(text, this.form.limits)));
   }
 
   async #askForOptions() {
     try {
+      this.join.show(await client.join());
       const { engines, limits, limited } = await client.options();
       this.form.setLimits(limits);
       this.key.hidden = !limited;
@@ -134,12 +183,18 @@ class Classroom {
   }
 
   #save() {
+    if (this.form.limits === null) return;
     const workload = this.#try(() => this.form.read());
     if (workload === null) return;
-    saveAs(`workload-${workload.students}.json`, 'application/json', asFile(workload, this.form.engines.chosen));
+    saveAs(
+      `workload-${workload.students}.json`,
+      'application/json',
+      asFile(workload, this.form.engines.chosen),
+    );
   }
 
   async #load(file) {
+    if (this.form.limits === null) return;
     const text = file.size > LARGEST_FILE ? '' : await file.text();
     this.#try(() => {
       const { workload, entries } = fromFile(text, this.form.limits);
@@ -150,6 +205,9 @@ class Classroom {
   }
 
   async #begin() {
+    if (this.#isBusy) return;
+    if (this.form.limits === null) await this.#askForOptions();
+    if (this.form.limits === null) return; // it has been said why
     const workload = this.#try(() => this.form.read());
     const entries = this.form.engines.chosen;
     if (workload === null) return this.form.focusProblem();
@@ -167,35 +225,16 @@ class Classroom {
   }
 
   async #follow() {
-    this.#numResults = 0;
-    this.#following = new AbortController();
-    let isNew = true;
-    await client.follow(
-      this.#raceId,
-      (news) => {
-        if (isNew) this.race.begin(news);
-        isNew = false;
-        this.empty.hidden = true;
-        this.race.update(news);
-        setText(this.status, this.words(`classroom.race.${news.state}`, { place: news.place }));
-        this.#fetchResults(news);
-      },
-      this.#following.signal,
-    );
-    this.race.show(await client.raceOf(this.#raceId));
-  }
-
-  /** The results that are there, as soon as one more is. */
-  async #fetchResults({ entries }) {
-    const numResults = entries.filter(({ has_result: has }) => has).length;
-    if (numResults <= this.#numResults) return;
-    this.#numResults = numResults;
-    try {
-      this.race.show(await client.raceOf(this.#raceId));
-    } catch (error) {
-      if (!(error instanceof ControlError)) throw error;
-      this.#numResults -= 1; // the next news fetch them
-    }
+    let numShown = null;
+    await client.follow(this.#raceId, async (news) => {
+      if (numShown === null) this.race.begin(news);
+      this.empty.hidden = true;
+      this.race.update(news);
+      const numResults = news.entries.filter(({ has_result: has }) => has).length;
+      if (numResults > (numShown ?? 0)) this.race.show(await client.raceOf(this.#raceId));
+      numShown = numResults;
+      setText(this.status, this.words(`classroom.race.${news.state}`, { place: news.place }));
+    });
   }
 
   async #stop() {
@@ -203,12 +242,14 @@ class Classroom {
     try {
       await client.stop(this.#raceId);
     } catch (error) {
+      this.stop.disabled = false;
       this.#showError(error, () => this.#stop());
     }
   }
 
   /** One button takes the place of the other, and the focus with it. */
   #setBusy(isBusy) {
+    this.#isBusy = isBusy;
     const [gone, there] = isBusy ? [this.form.start, this.stop] : [this.stop, this.form.start];
     const hasFocus = document.activeElement === gone;
     gone.hidden = true;

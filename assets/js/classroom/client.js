@@ -5,52 +5,51 @@ import { ControlError, keyHeader, messageOf } from '../control.js';
 const PAUSE = 250; // between two looks, so that a burst of news is one
 const AGAIN = 1500; // after the server could not be reached
 
-export const hasEnded = ({ state }) => state === 'done' || state === 'stopped';
+const hasEnded = ({ state }) => state === 'done' || state === 'stopped';
 
 /** Engines, modes and limits, for whoever asks. */
 export const options = () => call('workloads/options');
+
+/** How phones find the server. */
+export const join = () => call('join');
 
 /** @returns {Promise<string>} the race's id */
 export async function begin(workload, entries, visitor) {
   return (await call('workloads/races', 'POST', { workload, entries, visitor })).race_id;
 }
 
-export const raceOf = (id) => call(`workloads/races/${id}`);
+/** Everything known of a race. */
+export const raceOf = (id) => onceReached(() => call(`workloads/races/${id}`));
 
 export const stop = (id) => call(`workloads/races/${id}`, 'DELETE');
 
-/** Calls back with every news of a race until it has ended. @param {AbortSignal} signal */
-export async function follow(id, onNews, signal) {
-  let since = -1;
-  while (!signal.aborted) {
-    const news = await lookOnceMore(`workloads/races/${id}/events?since=${since}`, signal);
-    if (news === null || signal.aborted) return;
-    since = news.version;
-    onNews(news);
-    if (hasEnded(news)) return;
+/** Hands over every news of a race, one after the other, until it has ended. */
+export async function follow(id, onNews) {
+  let news = { version: -1, state: 'queued' };
+  while (!hasEnded(news)) {
+    news = await onceReached(() => call(`workloads/races/${id}/events?since=${news.version}`));
+    await onNews(news);
     await pause(PAUSE);
   }
 }
 
-/** Again and again while the server cannot be reached; `null` once nobody wants to know. */
-async function lookOnceMore(path, signal) {
-  while (!signal.aborted) {
+/** Ask again and again while the server cannot be reached. */
+async function onceReached(ask) {
+  for (;;) {
     try {
-      return await call(path, 'GET', undefined, signal);
+      return await ask();
     } catch (error) {
       if (error.status !== 0) throw error;
       await pause(AGAIN);
     }
   }
-  return null;
 }
 
-async function call(path, method = 'GET', body = undefined, signal = undefined) {
+async function call(path, method = 'GET', body = undefined) {
   const headers = { ...keyHeader(), ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) };
   const response = await fetch(new URL(path, document.baseURI), {
     method,
     headers,
-    signal,
     body: body === undefined ? undefined : JSON.stringify(body),
   }).catch((error) => {
     throw new ControlError(0, error.message); // fetch only fails when there was no answer

@@ -39,8 +39,11 @@ export class EngineList {
   choose(entries) {
     this.#wanted = entries;
     const first = new Map();
-    for (const { entry } of this.#rows) if (!first.has(entry.backend)) first.set(entry.backend, nameOf(entry));
-    const names = new Set(entries.map((entry) => (entry.mode === null ? first.get(entry.backend) : nameOf(entry))));
+    for (const { entry } of this.#rows)
+      if (!first.has(entry.backend)) first.set(entry.backend, nameOf(entry));
+    const names = new Set(
+      entries.map((entry) => (entry.mode === null ? first.get(entry.backend) : nameOf(entry))),
+    );
     const isAny = this.#rows.some(({ entry }) => names.has(nameOf(entry)));
     const chosen = isAny ? names : new Set([...first.values()].slice(0, MOST_ENTRIES));
     for (const { entry, input } of this.#rows) input.checked = chosen.has(nameOf(entry));
@@ -59,7 +62,10 @@ export class EngineList {
       this.#bound();
       this.onChange();
     });
-    const mode = entry.mode === null ? null : h('span', { class: 'classroom-mode' }, words(`classroom.mode.${entry.mode}`));
+    const mode =
+      entry.mode === null
+        ? null
+        : h('span', { class: 'classroom-mode' }, words(`classroom.mode.${entry.mode}`));
     const reason = h('span', { class: 'classroom-reason', hidden: true });
     const row = h(
       'label',

@@ -7,17 +7,25 @@ import { h, setAttribute, setText } from '../dom.js';
 const UNDER_WAY = ['starting', 'running'];
 
 export class EntryView {
+  #hasResult = false;
+
   /** @param {object} told an entry of the race's progress */
   constructor(tools, told, index, { onPoint, onResize }) {
     this.tools = tools;
     const { words } = tools;
     this.title = titleOf(told, words);
     this.facts = h('span', { class: 'classroom-facts mono' });
-    this.status = h('span', { class: 'classroom-status', role: 'status' });
+    this.status = h('span', { class: 'classroom-status' });
     this.bar = h('i');
     this.progress = h(
       'div',
-      { class: 'classroom-progress', role: 'progressbar', 'aria-label': this.title, 'aria-valuemin': '0', 'aria-valuemax': '100' },
+      {
+        class: 'classroom-progress',
+        role: 'progressbar',
+        'aria-label': this.title,
+        'aria-valuemin': '0',
+        'aria-valuemax': '100',
+      },
       this.bar,
     );
     this.picture = new LanesPicture({
@@ -40,7 +48,7 @@ export class EntryView {
 
   update(told) {
     setAttribute(this.element, 'data-state', told.state);
-    setText(this.status, statusOf(told, this.tools.words));
+    if (!this.#hasResult) setText(this.status, statusOf(told, this.tools.words));
     const share = shareOf(told);
     this.progress.hidden = !UNDER_WAY.includes(told.state);
     this.bar.style.width = `${share * 100}%`;
@@ -61,6 +69,7 @@ export class EntryView {
       ttft95: duration(result.ttft?.p95),
       rate: rate(result.tokens_per_second),
     });
+    this.#hasResult = true;
     this.picture.element.hidden = false;
     this.picture.show({ result, scale, summary });
     setText(this.status, endSentence(entry, words));
@@ -88,7 +97,11 @@ export function shareOf({ state, engine, num_ended: ended, num_requests: number 
 export function statusOf({ state, reason, engine, num_ended: ended, num_requests: number }, words) {
   const values = { ended, number };
   if (state === 'starting') {
-    const parts = [words('classroom.state.starting'), engine?.reason, engine?.progress && percent(engine.progress)];
+    const parts = [
+      words('classroom.state.starting'),
+      engine?.reason,
+      engine?.progress && percent(engine.progress),
+    ];
     return parts.filter(Boolean).join(' · ');
   }
   if (state === 'running' && engine?.state === 'paused') return words('classroom.state.paused', values);
@@ -98,7 +111,9 @@ export function statusOf({ state, reason, engine, num_ended: ended, num_requests
 function endSentence(entry, words) {
   const { result, state } = entry;
   const parts = [
-    state === 'done' ? words('classroom.finished', { time: duration(result.finish_time) }) : statusOf(entry, words),
+    state === 'done'
+      ? words('classroom.finished', { time: duration(result.finish_time) })
+      : statusOf(entry, words),
   ];
   if (result.num_failed > 0)
     parts.push(words('classroom.failed', { number: result.num_failed, error: result.error ?? '' }));

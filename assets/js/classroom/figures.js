@@ -59,7 +59,8 @@ function cellOf(figure, entry, best) {
   const { result } = entry;
   if (result === null) return { text: null, absent: 'result', best: false, factor: null };
   const value = figure.value(result);
-  if (value === null) return { text: null, absent: whyAbsent(figure.name, result), best: false, factor: null };
+  if (value === null)
+    return { text: null, absent: whyAbsent(figure.name, result), best: false, factor: null };
   const counts = (figure.counts ?? (() => true))(result) && isWhole(entry);
   return {
     text: figure.write(value, result),

@@ -7,6 +7,9 @@ import { EngineList } from './engine_list.js';
 const FIRST_WINDOW = 10; // seconds, when arrivals are no burst any more
 
 export class WorkloadForm {
+  start; // the button and what the server refused stand where the race is
+  problem;
+
   #limits = null;
   #fields = new Map(); // name → {inputs, problem}
 
@@ -18,7 +21,7 @@ export class WorkloadForm {
     this.engines = new EngineList(tools, store, () => this.#changed());
     this.start = h(
       'button',
-      { type: 'submit', class: 'classroom-button classroom-primary' },
+      { type: 'submit', form: 'classroom-form', class: 'classroom-button classroom-primary' },
       words('classroom.start'),
     );
     this.problem = h('p', { class: 'classroom-problem', role: 'alert', hidden: true });
@@ -28,8 +31,6 @@ export class WorkloadForm {
       h('h2', {}, words('classroom.workload')),
       ...this.#inputs(),
       this.engines.element,
-      this.problem,
-      this.start,
     );
     this.element.addEventListener('input', () => this.#changed());
     this.element.addEventListener('submit', (event) => {
@@ -83,7 +84,7 @@ export class WorkloadForm {
     this.showProblem(null);
   }
 
-  /** At its field, or above the button; `null` takes it away. @param {WorkloadError|null} problem */
+  /** At its field, or beside the button; `null` takes it away. @param {WorkloadError|null} problem */
   showProblem(problem) {
     for (const { inputs, problem: line } of this.#fields.values()) {
       line.hidden = true;
@@ -148,7 +149,11 @@ export class WorkloadForm {
     return h(
       'div',
       { class: 'classroom-field' },
-      h('label', { for: input.id, title: words(`classroom.field.${name}.meaning`) }, words(`classroom.field.${name}`)),
+      h(
+        'label',
+        { for: input.id, title: words(`classroom.field.${name}.meaning`) },
+        words(`classroom.field.${name}`),
+      ),
       input,
       problem,
     );

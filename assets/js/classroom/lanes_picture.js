@@ -64,13 +64,25 @@ export class LanesPicture {
   }
 
   #drawRow(context, place, palette, request, y) {
-    drawRow(context, { layout: { rowHeight: this.#scene.height, end: this.#scene.end }, place, palette }, request, y);
+    drawRow(
+      context,
+      { layout: { rowHeight: this.#scene.height, end: this.#scene.end }, place, palette },
+      request,
+      y,
+    );
   }
 
   #drawRefused(context, palette, student, y, place) {
     const middle = y + this.#scene.height / 2;
     const text = `✕ ${this.words('classroom.lane.refused')}`;
-    badge(context, palette, student, 10 * palette.scale, middle, Math.min(16 * palette.scale, this.#scene.height - 2));
+    badge(
+      context,
+      palette,
+      student,
+      10 * palette.scale,
+      middle,
+      Math.min(16 * palette.scale, this.#scene.height - 2),
+    );
     label(context, text, place.left + 4, middle, { font: palette.small, colour: palette.bad });
   }
 

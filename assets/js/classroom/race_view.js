@@ -14,6 +14,7 @@ const FEWEST_PIXELS = 70; // between two labels of the axis
 
 export class RaceView {
   #views = [];
+  #race = null; // as it was last shown
   #results = [];
   #lit = null;
   #palette = null;
@@ -45,6 +46,7 @@ export class RaceView {
   begin(progress) {
     for (const view of this.#views) view.stop();
     this.#lit = null;
+    this.#race = null;
     this.#results = [];
     const hear = { onPoint: (student) => this.#light(student), onResize: () => this.frames.soon() };
     this.#views = progress.entries.map((told, index) => new EntryView(this.tools, told, index, hear));
@@ -59,8 +61,15 @@ export class RaceView {
     progress.entries.forEach((told, index) => this.#views[index].update(told));
   }
 
+  /** The size of all type has changed. */
+  resize() {
+    this.#palette = null;
+    if (this.#race !== null) this.show(this.#race);
+  }
+
   /** @param {object} race with what results there are */
   show(race) {
+    this.#race = race;
     const { scale } = this.#colours();
     race.entries.forEach((entry, index) => {
       if (entry.result !== null) this.#views[index].show(entry, scale);

@@ -11,7 +11,12 @@ export class ResultTable {
     this.tools = tools;
     const { words } = tools;
     this.notes = h('ul', { class: 'classroom-notes' });
-    this.scroll = h('div', { class: 'classroom-scroll', tabindex: '0', role: 'region', 'aria-label': words('classroom.table') });
+    this.scroll = h('div', {
+      class: 'classroom-scroll',
+      tabindex: '0',
+      role: 'region',
+      'aria-label': words('classroom.table'),
+    });
     this.copied = h('span', { class: 'classroom-copied', role: 'status' });
     this.element = h(
       'section',
@@ -30,7 +35,9 @@ export class ResultTable {
     const { words } = this.tools;
     this.notes.replaceChildren(...notesOf(entries, words).map((note) => h('li', {}, note)));
     const heads = entries.map((entry) => h('th', { scope: 'col' }, ...this.#head(entry)));
-    const body = rowsOf(entries).map((row) => h('tr', {}, this.#name(row), ...row.cells.map((cell) => this.#cell(cell, row.name))));
+    const body = rowsOf(entries).map((row) =>
+      h('tr', {}, this.#name(row), ...row.cells.map((cell) => this.#cell(cell, row.name))),
+    );
     this.scroll.replaceChildren(
       h(
         'table',
@@ -51,7 +58,10 @@ export class ResultTable {
   #name({ name }) {
     const { words } = this.tools;
     const cell = h('th', { scope: 'row', tabindex: '0' }, words(`classroom.figure.${name}`));
-    const content = { title: words(`classroom.figure.${name}`), note: words(`classroom.figure.${name}.meaning`) };
+    const content = {
+      title: words(`classroom.figure.${name}`),
+      note: words(`classroom.figure.${name}.meaning`),
+    };
     explain(cell, () => content, this.tools);
     return cell;
   }
@@ -59,10 +69,28 @@ export class ResultTable {
   #cell({ text, absent, best, factor }, name) {
     const { words } = this.tools;
     if (text === null) {
-      return h('td', { class: 'classroom-absent', title: words(`classroom.absent.${absent}.meaning`) }, words(`classroom.absent.${absent}`));
+      return h(
+        'td',
+        { class: 'classroom-absent', title: words(`classroom.absent.${absent}.meaning`) },
+        words(`classroom.absent.${absent}`),
+      );
     }
-    const mark = best ? [h('span', { class: 'classroom-star', 'aria-hidden': 'true' }, '★'), hidden({}, words('classroom.best'))] : [];
-    const times = factor === null ? [] : [h('small', { title: words('classroom.factor', { name: words(`classroom.figure.${name}`) }) }, factor)];
+    const mark = best
+      ? [
+          h('span', { class: 'classroom-star', 'aria-hidden': 'true' }, '★'),
+          hidden({}, words('classroom.best')),
+        ]
+      : [];
+    const times =
+      factor === null
+        ? []
+        : [
+            h(
+              'small',
+              { title: words('classroom.factor', { name: words(`classroom.figure.${name}`) }) },
+              factor,
+            ),
+          ];
     return h('td', { 'data-best': best ? 'true' : null }, ...mark, ...times, text);
   }
 
@@ -85,8 +113,15 @@ export class ResultTable {
   #markdown() {
     const { words } = this.tools;
     const text = ({ text: value, absent, best, factor }) =>
-      value === null ? words(`classroom.absent.${absent}`) : `${best ? `**${value}**` : value}${factor ? ` (${factor})` : ''}`;
-    return asMarkdown(this.#titles(), rowsOf(this.entries), ({ name }) => words(`classroom.figure.${name}`), text);
+      value === null
+        ? words(`classroom.absent.${absent}`)
+        : `${best ? `**${value}**` : value}${factor ? ` (${factor})` : ''}`;
+    return asMarkdown(
+      this.#titles(),
+      rowsOf(this.entries),
+      ({ name }) => words(`classroom.figure.${name}`),
+      text,
+    );
   }
 }
 
@@ -96,7 +131,8 @@ export function notesOf(entries, words) {
   const engines = told.filter(({ result }) => result.engine !== null);
   const names = (some) => some.map((entry) => titleOf(entry, words)).join(', ');
   const differ = (fact) => new Set(engines.map(({ result }) => result.engine[fact])).size > 1;
-  const facts = (fact) => engines.map((entry) => `${titleOf(entry, words)}: ${entry.result.engine[fact]}`).join(', ');
+  const facts = (fact) =>
+    engines.map((entry) => `${titleOf(entry, words)}: ${entry.result.engine[fact]}`).join(', ');
   const those = (key, isSo) => {
     const some = told.filter(({ result }) => isSo(result));
     return some.length === 0 ? null : words(key, { engines: names(some) });

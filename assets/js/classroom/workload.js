@@ -55,7 +55,8 @@ function within(field, value, least, most) {
 }
 
 function whole(field, value, least, most) {
-  if (!Number.isInteger(value)) throw new WorkloadError(field, 'whole', { value: String(value), least, most });
+  if (!Number.isInteger(value))
+    throw new WorkloadError(field, 'whole', { value: String(value), least, most });
   within(field, value, least, most);
 }
 
