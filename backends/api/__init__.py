@@ -55,4 +55,4 @@ def include_routes(
     app.include_router(sizing.create_router(registry, settings))
     app.include_router(workloads.create_router(registry, settings, races))
     app.include_router(join.create_router(settings))
-    app.include_router(lessons.create_router(registry, make_engine))
+    app.include_router(lessons.create_router(registry, settings, make_engine))

@@ -23,14 +23,16 @@ from starlette.types import Receive, Scope, Send
 
 from backends.api.body import json_route
 from backends.api.errors import error_body
+from backends.api.in_process import in_process_post
 from backends.api.teaching import STREAM_HEADERS, sse_frame
 from backends.errors import EngineUnavailable, ServescopeError
 from backends.lessons.experiments import EXPERIMENTS
-from backends.lessons.ground import MakeEngine, Progress
+from backends.lessons.ground import Ground, MakeEngine, Progress
 from backends.lessons.lesson import Lesson, read_lesson, render, slugs
 from backends.lessons.runs import LessonRun, LessonRuns
 from backends.records import State
 from backends.registry import Registry
+from backends.settings import Settings
 
 
 class RunBody(BaseModel):
@@ -47,8 +49,8 @@ class UnknownRun(ServescopeError):
     code = "unknown_run"
 
 
-def create_router(registry: Registry, make_engine: MakeEngine) -> APIRouter:
-    runs = LessonRuns(make_engine)
+def create_router(registry: Registry, settings: Settings, make_engine: MakeEngine) -> APIRouter:
+    runs = LessonRuns(lambda report: Ground(make_engine, report, in_process_post(settings)))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

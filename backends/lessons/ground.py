@@ -8,9 +8,9 @@ are in its records.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -19,7 +19,16 @@ from backends.records import AnyRecord, EngineState, RequestArrived
 from backends.workloads.run import Run, run_on
 from backends.workloads.workload import Planned
 
-Serve = Callable[[str, dict[str, Any]], AsyncIterator[bytes]]
+
+class Part(NamedTuple):
+    """A piece of a response's body, and when it was sent."""
+
+    time: float
+    body: bytes
+
+
+Post = Callable[[Backend, str, dict[str, Any]], Awaitable[list[Part]]]
+"""Posts a body to a route of this server, over one engine alone."""
 
 
 class MakeEngine(Protocol):
@@ -44,9 +53,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class Ground:
     """One experiment's engines. ``report`` hears how far it is."""
 
-    def __init__(self, make_engine: MakeEngine, report: Callable[[Progress], None]) -> None:
+    def __init__(self, make_engine: MakeEngine, report: Callable[[Progress], None], post: Post) -> None:
         self._make_engine = make_engine
         self._report = report
+        self._post = post
 
     @asynccontextmanager
     async def engine(self, name: str, **settings: Any) -> AsyncIterator[Backend]:
@@ -110,6 +120,10 @@ class Ground:
             raise next(iter(run.errors.values()))
         return run
 
+    async def post(self, engine: Backend, path: str, body: dict[str, Any]) -> list[Part]:
+        """What a route of the server sends for this body, in the pieces that it sends."""
+        return await self._post(engine, path, body)
+
     async def _start(self, engine: Backend) -> None:
         """Start it, telling what it says of itself meanwhile."""
         telling = asyncio.create_task(self._tell(engine))
@@ -131,7 +145,7 @@ class Ground:
         self, engine: Backend, version: int, count: int, begun: list[Run], changed: asyncio.Event
     ) -> None:
         """Until each request has arrived in the engine, or has been refused."""
-        arriving = asyncio.create_task(_arrivals(engine, version, count))
+        arriving = asyncio.create_task(arrivals(engine, version, count))
         try:
             while not arriving.done():
                 refusing = asyncio.create_task(changed.wait())
@@ -145,7 +159,8 @@ class Ground:
             await asyncio.wait({arriving})
 
 
-async def _arrivals(engine: Backend, version: int, count: int) -> None:
+async def arrivals(engine: Backend, version: int, count: int) -> None:
+    """Until that many requests have arrived after this version of the engine's log."""
     arrived: list[AnyRecord] = []
     async for entries in engine.recorder.follow(version):
         arrived += [entry.record for entry in entries if isinstance(entry.record, RequestArrived)]

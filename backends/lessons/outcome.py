@@ -17,6 +17,7 @@ class Unit(StrEnum):
     COUNT = "count"
     """Of what the value's name says."""
     FRAMES = "frames"
+    GIB = "gib"
     LINES = "lines"
     PAIRS = "pairs"
     """Query × key pairs."""
@@ -30,6 +31,7 @@ class Unit(StrEnum):
     TIMES = "times"
     """As much as something else, so many times."""
     TOKENS = "tokens"
+    TOKENS_PER_SECOND = "rate"
     CHOICE = "choice"
     """One of the prediction's choices."""
 

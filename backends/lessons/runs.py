@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from backends.errors import Overloaded, ServescopeError
-from backends.lessons.ground import Ground, MakeEngine, Progress
+from backends.lessons.ground import Ground, Progress
 from backends.lessons.outcome import Outcome
 
 MOST_RUNS = 2
@@ -15,6 +15,8 @@ MOST_RUNS = 2
 RETRY_AFTER = 5.0
 
 Experiment = Callable[[Ground], Awaitable[Outcome]]
+MakeGround = Callable[[Callable[[Progress], None]], Ground]
+"""Gets who is told how far the experiment is."""
 
 
 class RunStopped(ServescopeError):
@@ -27,13 +29,13 @@ class RunStopped(ServescopeError):
 class LessonRun:
     """One experiment under way."""
 
-    def __init__(self, visitor: str, experiment: Experiment, make_engine: MakeEngine) -> None:
+    def __init__(self, visitor: str, experiment: Experiment, make_ground: MakeGround) -> None:
         self.run_id = uuid.uuid4().hex
         self.visitor = visitor
         self.progress: Progress | None = None
         """The latest; who watches slowly misses those between."""
         self._changed = asyncio.Event()
-        self.task = asyncio.ensure_future(experiment(Ground(make_engine, self._report)))
+        self.task = asyncio.ensure_future(experiment(make_ground(self._report)))
         self.task.add_done_callback(lambda _: self._changed.set())
 
     async def events(self) -> AsyncGenerator[Progress | Outcome, None]:
@@ -61,8 +63,8 @@ class LessonRun:
 class LessonRuns:
     """All of them. Used on the event loop only."""
 
-    def __init__(self, make_engine: MakeEngine, most: int = MOST_RUNS) -> None:
-        self._make_engine = make_engine
+    def __init__(self, make_ground: MakeGround, most: int = MOST_RUNS) -> None:
+        self._make_ground = make_ground
         self._most = most
         self._runs: dict[str, LessonRun] = {}
 
@@ -81,7 +83,7 @@ class LessonRuns:
                 f"{len(self._runs)} experiments are under way, and this server runs {self._most} at once.",
                 retry_after=RETRY_AFTER,
             )
-        run = LessonRun(visitor, experiment, self._make_engine)
+        run = LessonRun(visitor, experiment, self._make_ground)
         self._runs[run.run_id] = run
         run.task.add_done_callback(lambda _: self._runs.pop(run.run_id, None))
         return run

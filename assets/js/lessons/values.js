@@ -3,7 +3,7 @@
 import { count, duration, ratio } from '../format.js';
 
 const CLOSE = 0.1; // of the value: what counts as having known it, where two runs are never the same
-const NOISY = new Set(['seconds', 'times', 'share']);
+const NOISY = new Set(['gib', 'rate', 'seconds', 'share', 'times']);
 
 /** 25 tokens → "25 tokens"; a choice → its sentence. */
 export function valueInWords(value, unit, words, choices = {}) {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from backends.api.in_process import in_process_post
 from backends.base import Backend
 from backends.generate.engine import GenerateEngine
 from backends.lessons.experiments import EXPERIMENTS
@@ -56,6 +57,7 @@ class Laboratory:
     def __init__(self, folder: Path) -> None:
         self._model = make_tiny_model(folder / "model", "llama", tokenizer="words", max_positions=1024)
         self._cache = folder / "cache"
+        self._post = in_process_post(Settings())
         self._measured: dict[str, Measurement] = {}
 
     async def measure(self, name: str) -> Measurement:
@@ -73,6 +75,6 @@ class Laboratory:
             return engines[-1]
 
         async with asyncio.timeout(PATIENCE):
-            outcome = await EXPERIMENTS[name](Ground(make, lambda progress: None))
+            outcome = await EXPERIMENTS[name](Ground(make, lambda progress: None, self._post))
         assert [engine.state.state for engine in engines] == [State.IDLE] * len(engines)
         return Measurement(outcome, engines)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import statistics
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import pytest
 
 from backends.lessons.experiments import EXPERIMENTS
 from backends.lessons.lesson import read_lesson, slugs
-from tests.unit.lessons.experiment_harness import Laboratory, Measurement
+from tests.unit.lessons.experiment_harness import Laboratory, Measurement, Record
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 async def test_the_shape_of_a_batch_grows_by_a_token_a_step(laboratory: Laboratory) -> None:
@@ -181,12 +184,110 @@ async def test_a_client_that_waits_gets_batches_of_one(laboratory: Laboratory) -
     assert got.values["at_once_time"] == pytest.approx(sum(durations[64:]))
 
 
+async def test_most_bytes_of_a_stream_are_not_text(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("server_sent_events")
+    [name] = [arrived["request_id"] for arrived in got.of("arrived")]
+    empty = len(f'data: {{"token": "", "sequence_id": "{name}"}}\n\n')
+
+    assert got.values["frames"] == len(got.of("token")) == 12
+    assert got.values["sent"] == 12 * empty + got.values["text"]
+    assert got.values["ratio"] == got.values["sent"] / got.values["text"]
+    assert got.values["parts"] == 12
+    assert got.values["first_to_last"] > 0
+    assert got.outcome.picture is not None
+    assert {around for _, around in got.outcome.picture.bars} == {empty}
+
+
+async def test_tokens_pile_up_for_the_reader_who_pauses_only(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("one_queue_per_request")
+    slow, fast = [arrived["request_id"] for arrived in got.of("arrived", 0)]
+    before = list(takewhile(lambda record: not ends(record, fast), got.records[0]))
+    samples = [record["streams"] for record in before if record["type"] == "queues"]
+
+    assert got.values["slow_depth"] == max(sample[slow] for sample in samples)
+    assert got.values["fast_depth"] == max(sample[fast] for sample in samples)
+    assert got.values["slow_depth"] > 15 > got.values["fast_depth"]
+    for engine, name in ((1, "shared"), (2, "per_call")):
+        reasons = [finished["reason"] for finished in got.of("finished", engine)]
+        assert len(reasons) == got.values["asked"] == 6
+        assert got.values[f"{name}_failed"] == reasons.count("error")
+    assert got.values["per_call_failed"] == 0
+
+
+async def test_a_second_engine_on_the_same_machine_serves_half_of_the_requests(
+    laboratory: Laboratory,
+) -> None:
+    got = await laboratory.measure("replicas")
+    warmed_up = [[arrived["request_id"] for arrived in got.of("arrived", engine)][1:] for engine in (0, 1)]
+    alone, first_half, second_half = warmed_up[0][:8], warmed_up[0][8:], warmed_up[1]
+
+    assert [len(alone), len(first_half), len(second_half)] == [8, 4, 4]
+    one = span(got, {0: alone})
+    two = span(got, {0: first_half, 1: second_half})
+    assert (got.values["one_time"], got.values["two_time"]) == (one, two)
+    assert got.values["one_rate"] == pytest.approx(8 * 24 / one)
+    assert got.values["two_rate"] == pytest.approx(8 * 24 / two)
+    assert got.values["ratio"] == pytest.approx(one / two)
+
+
+async def test_the_memory_of_a_small_model_comes_to_the_known_numbers(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("why_so_much_memory")
+    weights = 125_239_296 * 2
+    cache = 0.9 * 24 * 2**30 - weights - 0.75 * 2**30
+
+    assert got.values["per_token"] == 2 * 12 * 12 * 64 * 2 == 36_864
+    assert got.values["reserved"] == pytest.approx(21.6)
+    assert got.values["weights"] == pytest.approx(weights / 2**30)
+    assert got.values["cache"] == pytest.approx(cache / 2**30)
+    assert got.values["tokens"] == pytest.approx(cache / 36_864, abs=1)
+    assert got.values["requests"] == int(cache / 36_864 / 16) // (2048 // 16)
+    assert got.outcome.picture is not None
+    assert sum(got.outcome.picture.bars[0]) == pytest.approx(24)
+
+
+async def test_lines_are_counted_in_the_files_as_they_are(laboratory: Laboratory) -> None:
+    got = await laboratory.measure("lines_of_code")
+    counted = {path.stem: code_lines(path) for path in (ROOT / "backends" / "naive").glob("*.py")}
+
+    assert got.values["naive"] == sum(counted.values())
+    for name in ("workload_manager", "model_executor", "model_worker", "engine", "messages"):
+        assert got.values[name] == counted[name]
+    source = (ROOT / "backends/vllm_async/sync_mode.py").read_text(encoding="utf-8")
+    [node] = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    assert got.values["blocking_call"] == node.end_lineno - node.lineno + 1
+
+
+def code_lines(path: Path) -> int:
+    """Lines with code on them: what is left of the syntax tree without its docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            docstrings |= set(range(node.lineno, node.end_lineno + 1))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return sum(
+        number not in docstrings and bool(line.strip()) and not line.strip().startswith("#")
+        for number, line in enumerate(lines, start=1)
+    )
+
+
+def span(got: Measurement, requests: dict[int, list[str]]) -> float:
+    """From the first arrival to the last token of these requests of these engines."""
+    ends = [token_times(got, name, engine)[-1] for engine, names in requests.items() for name in names]
+    begins = [arrival(got, name, engine) for engine, names in requests.items() for name in names]
+    return max(ends) - min(begins)
+
+
 # Read off the records
 
 
 def arrival(got: Measurement, request: str, engine: int = 0) -> float:
     [time] = [record["time"] for record in got.of("arrived", engine) if record["request_id"] == request]
     return time
+
+
+def ends(record: Record, request: str) -> bool:
+    return record["type"] == "finished" and record["request_id"] == request
 
 
 def token_times(got: Measurement, request: str, engine: int = 0) -> list[float]:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from backends.api.in_process import in_process_post
 from backends.errors import EngineUnavailable, InvalidRequest, Overloaded
 from backends.lessons.ground import Ground, Progress
 from backends.lessons.outcome import Outcome, Unit, measured
 from backends.lessons.prompts import now, prompt_of
 from backends.lessons.runs import LessonRun, LessonRuns, RunStopped
 from backends.records import State, StepRecord
+from backends.settings import Settings
 from tests.fakes import FakeBackend
 
 PATIENCE = 20
@@ -32,6 +34,14 @@ class Engines:
     @property
     def all_stopped(self) -> bool:
         return all(engine.state.state is State.IDLE and not engine.num_in_flight for engine in self.made)
+
+
+def ground_of(engines: Engines, report: Callable[[Progress], None] = lambda progress: None) -> Ground:
+    return Ground(engines, report, in_process_post(Settings(max_model_len=64)))
+
+
+def runs_on(engines: Engines, most: int = 2) -> LessonRuns:
+    return LessonRuns(lambda report: ground_of(engines, report), most)
 
 
 async def count_steps(ground: Ground) -> Outcome:
@@ -56,7 +66,7 @@ async def seen_by(run: LessonRun, condition: Callable[[Progress], bool]) -> None
 
 async def test_a_run_tells_how_far_it_is_and_then_its_outcome() -> None:
     engines = Engines()
-    run = LessonRuns(engines).begin(count_steps, "ada")
+    run = runs_on(engines).begin(count_steps, "ada")
     events = [event async for event in run.events()]
 
     assert isinstance(events[-1], Outcome)
@@ -67,7 +77,7 @@ async def test_a_run_tells_how_far_it_is_and_then_its_outcome() -> None:
 
 async def test_requests_of_a_run_are_in_the_first_step_together() -> None:
     engines = Engines()
-    ground = Ground(engines, lambda progress: None)
+    ground = ground_of(engines)
     async with ground.engine("naive") as engine:
         run = await ground.run(engine, [now("one two", 3)] * 4)
 
@@ -77,7 +87,7 @@ async def test_requests_of_a_run_are_in_the_first_step_together() -> None:
 
 async def test_a_request_that_is_refused_ends_the_experiment_with_its_words() -> None:
     engines = Engines()
-    ground = Ground(engines, lambda progress: None)
+    ground = ground_of(engines)
     with pytest.raises(InvalidRequest, match="100"):
         async with asyncio.timeout(PATIENCE), ground.engine("naive") as engine:
             await ground.run(engine, [now("one", 3), now("word " * 100, 3)])
@@ -86,7 +96,7 @@ async def test_a_request_that_is_refused_ends_the_experiment_with_its_words() ->
 
 async def test_a_stopped_run_leaves_no_engine_and_says_that_it_was_stopped() -> None:
     engines = Engines(step_seconds=0.01)
-    runs = LessonRuns(engines)
+    runs = runs_on(engines)
     run = runs.begin(never_ends, "ada")
     await seen_by(run, lambda progress: progress.num_requests == 1)
     assert await runs.stop(run.run_id)
@@ -99,13 +109,13 @@ async def test_a_stopped_run_leaves_no_engine_and_says_that_it_was_stopped() -> 
 
 
 async def test_an_engine_that_cannot_run_ends_the_experiment_with_its_reason() -> None:
-    run = LessonRuns(Engines(unavailable="No weights here.")).begin(count_steps, "ada")
+    run = runs_on(Engines(unavailable="No weights here.")).begin(count_steps, "ada")
     with pytest.raises(EngineUnavailable, match="No weights here"):
         [event async for event in run.events()]
 
 
 async def test_a_visitor_has_one_run_and_the_server_a_few() -> None:
-    runs = LessonRuns(Engines(step_seconds=0.01), most=2)
+    runs = runs_on(Engines(step_seconds=0.01), most=2)
     runs.begin(never_ends, "ada")
     with pytest.raises(Overloaded, match="You have"):
         runs.begin(never_ends, "ada")
