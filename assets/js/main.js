@@ -149,7 +149,6 @@ async function start() {
   keepMounted(store, words, query.get('view'));
   keepTab('classroom', () => import('./classroom/classroom.js'), { store, words });
   keepTab('lessons', () => import('./lessons/lessons.js'), { words });
-  keepTab('classroom', () => import('./classroom/classroom.js'), { store, words });
   keepTab('sizing', () => import('./sizing/sizing.js'), { store, words });
   keepTab('api', () => import('./api/api.js'), { store, words });
   followChoice(feeds, query.get('backend'));
