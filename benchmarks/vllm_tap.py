@@ -1,6 +1,6 @@
 """What the tap in vLLM's scheduler costs: the same work with it and without it, in turns.
 
-    python -m benchmarks.vllm_tap --rounds 5
+    python -m benchmarks.vllm_tap --rounds 12
 
 Both engines are up at once and take turns, so that what else the machine does falls on both. Greedy,
 end-of-sequence ignored, tokens counted. The last line is one JSON object.
@@ -21,7 +21,7 @@ from backends.settings import Settings
 from backends.vllm_async.engine import VllmEngine
 
 PROMPT = "The quick brown fox jumps over the lazy dog and runs on through the forest. " * 2
-CONCURRENT, MAX_TOKENS = 16, 64
+CONCURRENT, MAX_TOKENS = 16, 24
 
 
 async def one(engine: VllmEngine) -> int:
@@ -77,7 +77,7 @@ async def compare(rounds: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=12)
     print(json.dumps(asyncio.run(compare(parser.parse_args().rounds))))
 
 
