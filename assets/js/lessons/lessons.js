@@ -97,7 +97,7 @@ class Lessons {
       setAttribute(button, 'aria-current', button.dataset.slug === slug ? 'page' : null);
     }
     const current = this.nav.querySelector('[aria-current]');
-    if (current !== null) current.parentElement.parentElement.scrollLeft = current.offsetLeft - 40;
+    if (current !== null) bringIntoView(this.nav, current);
   }
 
   #fail() {
@@ -111,6 +111,15 @@ class Lessons {
       ),
     );
   }
+}
+
+/** The list scrolls down beside a lesson, and sideways above it on a phone; the page stays where it is. */
+function bringIntoView(nav, button) {
+  const { top, bottom } = button.getBoundingClientRect();
+  const place = nav.getBoundingClientRect();
+  if (bottom > place.bottom) nav.scrollTop += bottom - place.bottom;
+  else if (top < place.top) nav.scrollTop -= place.top - top;
+  nav.querySelector('ol').scrollLeft = button.offsetLeft - 40;
 }
 
 /** What a route says, or null where the server is away or refuses. */

@@ -2,7 +2,7 @@
 
 import { h } from '../dom.js';
 
-const SUFFIX = { share: '%', times: '×' };
+const SUFFIX = { share: '%', count: '' };
 
 /**
  * @param {{question: string, unit: string, choices: object, least: number, most: number}} prediction
@@ -42,7 +42,7 @@ export function asPrediction(said, { unit, choices }) {
 }
 
 function numberOf({ question, unit, least, most }, words, said) {
-  const suffix = SUFFIX[unit] ?? (unit === 'count' ? '' : words(`lessons.unit.${unit}`));
+  const suffix = SUFFIX[unit] ?? words(`lessons.unit.${unit}`);
   const input = h('input', {
     type: 'number',
     inputmode: 'decimal',

@@ -10,7 +10,7 @@ export function valueInWords(value, unit, words, choices = {}) {
   if (unit === 'choice') return choices[value] ?? String(value);
   if (unit === 'seconds') return duration(value);
   if (unit === 'share') return percentOf(value);
-  if (unit === 'times') return ratio(value);
+  if (unit === 'times') return words('lessons.value.times', { value: factorOf(value) });
   if (unit === 'count') return plain(value);
   const one = value === 1 ? '.one' : '';
   return words(`lessons.value.${unit}${one}`, { value: plain(value) });
@@ -36,7 +36,12 @@ function apart(said, { value, unit }, verdict, words) {
   if (verdict !== 'off' || unit === 'choice' || !(said > 0) || !(value > 0)) return '';
   const factor = value > said ? value / said : said / value;
   if (factor < 1.05) return '';
-  return words(value > said ? 'lessons.verdict.more' : 'lessons.verdict.less', { factor: ratio(factor) });
+  return words(value > said ? 'lessons.verdict.more' : 'lessons.verdict.less', { factor: factorOf(factor) });
+}
+
+/** 28.8 → "28.8", without the sign that words have of their own. */
+function factorOf(value) {
+  return ratio(value).replace('×', '');
 }
 
 function plain(value) {
