@@ -19,11 +19,11 @@ from components.browser import Browser
 from components.conversation import (
     Message,
     Notice,
-    is_notice,
     messages_for_model,
     model_says,
     notice,
     text_of,
+    title_of,
     up_to_last_question,
     user_says,
 )
@@ -198,9 +198,10 @@ def _only_at_the_end(asked: Asked) -> Message | None:
 
 def _with_notice(log: list[Message], sentence: str) -> list[Message]:
     """The log with an error at its end, once however often it is made."""
-    if log and is_notice(log[-1]) and text_of(log[-1]) == sentence:
+    said = notice(Notice.ERROR, sentence)
+    if log and title_of(log[-1]) == title_of(said):
         return log
-    return [*log, notice(Notice.ERROR, sentence)]
+    return [*log, said]
 
 
 def _outputs(log: Any = None, entry: Any = None, done: bool = True, request_id: Any = None) -> Outputs:

@@ -62,7 +62,12 @@ def notice(kind: Notice, title: str, text: str = "") -> Message:
 
 
 def is_notice(message: Mapping[str, Any]) -> bool:
-    return bool((message.get("metadata") or {}).get("title"))
+    return title_of(message) is not None
+
+
+def title_of(message: Mapping[str, Any]) -> str | None:
+    """Of a notice; no other message has one."""
+    return (message.get("metadata") or {}).get("title") or None
 
 
 def text_of(message: Mapping[str, Any]) -> str:

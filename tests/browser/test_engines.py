@@ -124,6 +124,7 @@ async def test_an_empty_message_is_refused_once(site: Site, page: ChatPage) -> N
         await page.input.fill("   ")
         await page.send.click()
         await expect(page.errors).to_have_count(1)
+        await expect(page.errors.locator(".notice-error")).to_have_count(1)
     await expect(page.errors).to_contain_text("The message is empty")
     assert site.naive.num_in_flight == 0
 
