@@ -60,6 +60,7 @@ async def test_a_run_is_stopped_by_its_button_and_can_begin_anew(open_page: Open
     await predict(page, 7)
     for _ in range(2):
         await page.get_by_role("button", name="Run the experiment").click()
+        await expect(page.locator(".lessons-status")).to_contain_text("starting")  # the run has its name
         await page.get_by_role("button", name="Stop").click()
         await expect(page.locator(".lessons-status")).to_have_text("Stopped. Nothing was measured.")
         await expect(page.locator(".lessons-result")).to_be_empty()

@@ -1,7 +1,7 @@
 // A picture of bars, drawn once: one bar a step or a request, its parts on each other or side by side.
 
 import { h } from '../dom.js';
-import { count, niceCeiling } from '../format.js';
+import { count } from '../format.js';
 import { valueInWords } from './values.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
@@ -15,7 +15,7 @@ const WIDEST = 70;
  * @param {{series: string[], bars: number[][], unit: string, stacked: boolean}} picture
  */
 export function barsPicture(labels, picture, words) {
-  const top = niceCeiling(Math.max(...picture.bars.map((bar) => heightOf(bar, picture))));
+  const top = Math.max(...picture.bars.map((bar) => heightOf(bar, picture))) || 1;
   const svg = element('svg', {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     preserveAspectRatio: 'none',

@@ -2,12 +2,13 @@
 
 import { asPrediction, predictionForm } from './prediction.js';
 import { Outcome } from './outcome.js';
-import { eventsOfRun } from './run.js';
+import { eventsOfRun, stopRun } from './run.js';
 import { h, setText } from '../dom.js';
 import { percent } from '../format.js';
 
 export class Experiment {
   #abort = null; // of the run under way
+  #runId = null; // its name on the server, once told
 
   /** @param {object} lesson @param {{said: string|null, outcome: object|null}} known */
   constructor(lesson, known, { words, onDone }) {
@@ -19,7 +20,7 @@ export class Experiment {
     this.start = h('button', { type: 'button', class: 'lessons-primary', onclick: () => this.run() });
     this.cancel = h(
       'button',
-      { type: 'button', class: 'lessons-button', onclick: () => this.stop() },
+      { type: 'button', class: 'lessons-button', onclick: () => this.#end() },
       words('lessons.stop'),
     );
     this.status = h('p', { class: 'lessons-status', role: 'status' });
@@ -56,21 +57,35 @@ export class Experiment {
     this.#draw();
     const failure = await this.#follow(signal);
     this.#abort = null;
+    this.#runId = null;
     this.bar.removeAttribute('value');
     if (signal.aborted) this.#say(this.words('lessons.run.stopped'));
-    else if (failure !== null) this.#say(failure, 'error');
+    else if (failure !== null) this.#say(failure.sentence, failure.kind);
     this.#draw();
   }
 
+  /** Nobody looks any more: the server ends it when the connection closes. */
   stop() {
     this.#abort?.abort();
   }
 
-  /** @returns {Promise<string|null>} what went wrong */
+  /** Stop pressed: the stream ends when the engines are gone, so the next run finds the place free. */
+  #end() {
+    if (this.#runId === null) {
+      this.stop();
+      return;
+    }
+    this.#say(this.words('lessons.run.stopping'));
+    this.cancel.disabled = true;
+    stopRun(this.#runId);
+  }
+
+  /** @returns {Promise<{sentence: string, kind: string}|null>} why there is no outcome */
   async #follow(signal) {
     for await (const { event, data } of eventsOfRun(this.lesson.slug, signal)) {
-      if (event === 'error') return this.words('lessons.run.failed', { why: data.error.message });
-      if (event === 'lost') return this.words('lessons.run.lost');
+      if (event === 'run') this.#runId = data.run;
+      if (event === 'error') return this.#failure(data.error);
+      if (event === 'lost') return { sentence: this.words('lessons.run.lost'), kind: 'error' };
       if (event === 'busy') this.#say(this.words('lessons.run.busy', { why: data.error.message }));
       if (event === 'progress') this.#tell(data);
       if (event === 'outcome') {
@@ -81,7 +96,12 @@ export class Experiment {
         return null;
       }
     }
-    return this.words('lessons.run.lost');
+    return { sentence: this.words('lessons.run.lost'), kind: 'error' };
+  }
+
+  #failure({ code, message }) {
+    if (code === 'run_stopped') return { sentence: this.words('lessons.run.stopped'), kind: '' };
+    return { sentence: this.words('lessons.run.failed', { why: message }), kind: 'error' };
   }
 
   #tell({ engine, state, fraction, num_ended: ended, num_requests: all }) {
@@ -107,6 +127,7 @@ export class Experiment {
     this.start.disabled = this.isRunning || this.form.value === null || this.lesson.missing !== null;
     this.start.hidden = this.isRunning;
     this.cancel.hidden = !this.isRunning;
+    this.cancel.disabled = false;
     this.bar.hidden = !this.isRunning;
     this.form.lock(this.isRunning);
   }

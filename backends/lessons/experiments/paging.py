@@ -45,16 +45,19 @@ async def running_out(ground: Ground) -> Outcome:
 
 
 def _blocks(run: Run) -> list[list[float]]:
-    """Blocks that each request holds after each step; those given back at its end are still in it."""
+    """Blocks that each request holds while a step runs. One that is preempted has given its blocks back
+    before, one that ends does so after."""
     held = dict.fromkeys(run.request_ids, 0)
     bars = []
     for step in steps_of(run):
         assert step.kv is not None, "the paged engine tells its blocks"
         for request_id, blocks in step.kv.taken.items():
             held[request_id] += len(blocks)
+        for request_id in step.preempted_ids:
+            held[request_id] = 0
         bars.append([float(count) for count in held.values()])
-        for request_id, blocks in step.kv.given_back.items():
-            held[request_id] -= len(blocks)
+        for request_id in step.finished_ids:
+            held[request_id] = 0
     return bars
 
 
