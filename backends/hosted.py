@@ -320,7 +320,7 @@ class HostedEngine(ABC):
         for prompt_ids in prompts:
             admission.check_length(len(prompt_ids), self.max_model_len)
         admission.check_room(len(self._streams) + len(prompts) - 1, self.settings.max_waiting)
-        stream = RequestStream(request, asyncio.get_running_loop())
+        stream = RequestStream(request, asyncio.get_running_loop(), prompts)
         for index, prompt_ids in enumerate(prompts):
             request_id = sample_id(request.request_id, index)
             self.recorder.append(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import time
+from typing import ClassVar
 
 import msgspec
 
 from backends.base import ControlAction, TokenChunk, sample_index
 from backends.errors import EngineDied, InvalidRequest
 from backends.hosted import HostedEngine
-from backends.records import AnyRecord, QueueSample, StepRecord, TokenEmitted
+from backends.records import AnyRecord, Exposure, QueueSample, StepRecord, TokenEmitted
 from backends.settings import Settings
 from backends.streams import RequestStream
 from backends.worker_messages import (
@@ -30,6 +31,12 @@ class QueuedEngine(HostedEngine):
     """A ``HostedEngine`` that speaks ``worker_messages`` with its worker."""
 
     message_type = WorkerUpdate
+    measured: ClassVar = {
+        "batch": Exposure.MEASURED,
+        "kv": Exposure.MEASURED,
+        "queues": Exposure.MEASURED,
+        "latency": Exposure.DERIVED,
+    }
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -43,7 +50,7 @@ class QueuedEngine(HostedEngine):
         self._tell_worker(
             AddRequest(
                 request_id=request.request_id,
-                prompt_ids=self.prompt_ids(request)[0],
+                prompt_ids=stream.prompt_ids[0],
                 sampling=request.sampling,
                 mode=request.mode,
             )

@@ -110,6 +110,11 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: Count
     num_parameters: Count | None = None
 
+    @property
+    def kv_values_per_token(self) -> int:
+        """Numbers that the KV cache holds for a token: K and V, of each KV head of each layer."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim
+
 
 class TraceHeader(Record, frozen=True, tag="header"):
     """First line of a trace and first record of a feed: what ran, where, with which versions."""

@@ -172,7 +172,7 @@ def reported(plan: Plan, header: TraceHeader, *, blocks_given: bool) -> Reported
     rule = _rule(plan, header, shape, blocks_given=blocks_given)
     expected = _expected(plan, rule)
     both = None if expected is None else (expected, engine.num_blocks)
-    per_token = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * _bytes_of(header.dtype)
+    per_token = shape.kv_values_per_token * _bytes_of(header.dtype)
     return Reported(
         engine=header.backend,
         model=header.model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -18,8 +19,15 @@ class RequestStream:
     with a single shared one, tokens would reach whoever happens to ask first.
     """
 
-    def __init__(self, request: GenerationRequest, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        request: GenerationRequest,
+        loop: asyncio.AbstractEventLoop,
+        prompt_ids: Sequence[list[int]] = (),
+    ) -> None:
         self.request = request
+        self.prompt_ids = prompt_ids
+        """The prompt of each text, where it is tokenized here."""
         self._loop = loop
         self._queue: asyncio.Queue[TokenChunk | ServescopeError] = asyncio.Queue()
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tests.listening import until_it_answers
 
 ROOT = Path(__file__).resolve().parents[1]
 START_PATIENCE = 120
@@ -29,7 +28,7 @@ def app_server(*options: str, **environment: str) -> Iterator[str]:
             said = process.stdout.readline()
             assert said.startswith("Servescope: "), said
             address = said.removeprefix("Servescope: ").strip().removesuffix("/")
-            _until_it_answers(address, process)
+            until_it_answers(process, f"{address}/health", START_PATIENCE)
             yield address
         finally:
             process.terminate()
@@ -37,14 +36,3 @@ def app_server(*options: str, **environment: str) -> Iterator[str]:
                 process.wait(END_PATIENCE)
             finally:
                 process.kill()
-
-
-@retry(
-    retry=retry_if_exception_type(httpx.TransportError),
-    wait=wait_fixed(0.1),  # nothing tells from outside when a port begins to answer
-    stop=stop_after_delay(START_PATIENCE),
-    reraise=True,
-)
-def _until_it_answers(address: str, process: subprocess.Popen[str]) -> None:
-    assert process.poll() is None, f"app.py ended with {process.returncode}"
-    httpx.get(f"{address}/health", trust_env=False, timeout=START_PATIENCE).raise_for_status()

@@ -19,12 +19,11 @@ import msgspec
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.types import Receive, Scope, Send
 
 from backends.api.body import json_route
 from backends.api.errors import error_body
 from backends.api.in_process import in_process_post
-from backends.api.teaching import STREAM_HEADERS, sse_frame
+from backends.api.sse import EventStream, sse_frame
 from backends.errors import EngineUnavailable, ServescopeError
 from backends.lessons.experiments import EXPERIMENTS
 from backends.lessons.ground import Ground, MakeEngine, Progress
@@ -80,7 +79,8 @@ def create_router(registry: Registry, settings: Settings, make_engine: MakeEngin
         found = read_lesson(slug, "en")
         if (missing := missing_for(found, registry)) is not None:
             raise EngineUnavailable(missing)
-        return _RunResponse(runs.begin(EXPERIMENTS[found.experiment], body.visitor))
+        run = runs.begin(EXPERIMENTS[found.experiment], body.visitor)
+        return EventStream(_frames(run), run.stop)  # it lives as long as somebody reads it
 
     @router.delete("/lessons/runs/{run_id}")
     async def stop(run_id: str) -> Response:
@@ -111,20 +111,6 @@ def _summary(lesson: Lesson, registry: Registry) -> dict[str, Any]:
         "needs": lesson.needs,
         "missing": missing_for(lesson, registry),
     }
-
-
-class _RunResponse(StreamingResponse):
-    """Its experiment lives as long as somebody reads it."""
-
-    def __init__(self, run: LessonRun) -> None:
-        super().__init__(_frames(run), media_type="text/event-stream", headers=STREAM_HEADERS)
-        self._run = run
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._run.stop()
 
 
 async def _frames(run: LessonRun) -> AsyncIterator[str]:

@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse, Response
 
 from backends import admission
 from backends.api.disconnect import unless_gone
-from backends.api.openai_answer import Answer, AnswerResponse
+from backends.api.openai_answer import Answer
 from backends.api.openai_body import ChatBody, CompletionBody, SamplingBody
 from backends.api.openai_choices import (
     ChatShape,
@@ -33,7 +33,7 @@ from backends.api.openai_choices import (
 )
 from backends.api.openai_errors import openai_error, openai_route
 from backends.api.openai_values import Prompt
-from backends.api.teaching import sse_frame
+from backends.api.sse import EventStream, sse_frame
 from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import InvalidRequest, ServescopeError, UnknownBackend
 from backends.records import Source, State
@@ -133,7 +133,7 @@ class _Call:
         except BaseException:  # refused, or the client has gone, or the server is going
             await answer.close()
             raise
-        return AnswerResponse(answer, self._frames(answer, reply))
+        return EventStream(self._frames(answer, reply), answer.close)
 
     def _check(self, prompt: Prompt, sampling: SamplingParams) -> None:
         admission.check_fields(self._request(prompt, sampling), self.engine.info, self._settings)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
-
 from backends.api.disconnect import cancel
 from backends.api.openai_errors import Aborted
-from backends.api.teaching import PATIENCE, STREAM_HEADERS
+from backends.api.teaching import PATIENCE
 from backends.base import Backend, GenerationRequest, TokenChunk
 from backends.records import FinishReason
 
@@ -57,17 +54,3 @@ class Answer:
         await cancel(*self._next)
         for stream in self._streams:
             await stream.aclose()
-
-
-class AnswerResponse(StreamingResponse):
-    """Closes its answer however it ends, even when the client goes before the first frame."""
-
-    def __init__(self, answer: Answer, frames: AsyncIterator[str]) -> None:
-        super().__init__(frames, media_type="text/event-stream", headers=STREAM_HEADERS)
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._answer.close()

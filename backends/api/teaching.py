@@ -12,7 +12,6 @@ stream also tells when its token was where: ``backends/api/journey.py::Stamps``.
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -22,13 +21,13 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict
-from starlette.types import Receive, Scope, Send
 
 from backends import admission
 from backends.api.body import encodable, json_route
 from backends.api.disconnect import cancel, unless_gone
 from backends.api.errors import error_body
 from backends.api.journey import Journey
+from backends.api.sse import EventStream, sse_frame
 from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import ServescopeError
 from backends.records import Source, State
@@ -38,7 +37,6 @@ from backends.settings import Settings
 PATIENCE = 5.0
 """Seconds a stream waits for its first token before it sends its headers, so that a request
 that is refused meanwhile still gets the status that says so; and between two keep-alives."""
-STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 class GenerateBody(BaseModel):
@@ -102,7 +100,7 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
         except BaseException:  # refused, or the client has gone, or the server is going
             await answer.close()
             raise
-        return _AnswerResponse(answer)
+        return EventStream(answer.frames(), answer.close)
 
     return router
 
@@ -159,32 +157,9 @@ class _Answer:
         await self._chunks.aclose()
 
 
-class _AnswerResponse(StreamingResponse):
-    """Closes its answer however it ends, even when the client goes before the first frame."""
-
-    def __init__(self, answer: _Answer) -> None:
-        super().__init__(answer.frames(), media_type="text/event-stream", headers=STREAM_HEADERS)
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._answer.close()
-
-
 def _comment(engine: Backend) -> str:
     """A keep-alive that a person with curl can read and a program skips."""
     state = engine.state
     progress = "" if state.progress is None else f" ({state.progress:.0%})"
     reason = "" if state.reason is None else f": {' '.join(state.reason.split())}"
     return f": {engine.info.name} is {state.state.value}{reason}{progress}\n\n"
-
-
-def sse_frame(data: object) -> str:
-    """One server-sent event. Text stays readable, but for the line ends of Unicode that a simple
-    client would split at."""
-    text = json.dumps(data, ensure_ascii=False)
-    for line_end in ("\x85", "\u2028", "\u2029"):
-        text = text.replace(line_end, f"\\u{ord(line_end):04x}")
-    return f"data: {text}\n\n"

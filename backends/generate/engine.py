@@ -14,7 +14,7 @@ from backends.errors import InvalidRequest
 from backends.generate.messages import SEQUENTIAL, STATIC, WorkerConfig
 from backends.models import PreparedModel
 from backends.queued_engine import QueuedEngine
-from backends.records import EngineConfig, Exposure
+from backends.records import EngineConfig
 
 
 class GenerateEngine(QueuedEngine):
@@ -27,12 +27,6 @@ class GenerateEngine(QueuedEngine):
         supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos", "prompt_ids"}),
         controls=frozenset(ControlAction),
     )
-    measured: ClassVar = {
-        "batch": Exposure.MEASURED,
-        "kv": Exposure.MEASURED,
-        "queues": Exposure.MEASURED,
-        "latency": Exposure.DERIVED,
-    }
     notes: ClassVar = {
         "kv": "Every row reserves slots for the longest text the engine takes, whatever it needs. "
         "Filled: slots that hold K and V of its own tokens, those computed for nothing included.",

@@ -10,7 +10,7 @@ from backends.engine_child import WorkerReady
 from backends.models import PreparedModel
 from backends.paged.config import WorkerConfig
 from backends.queued_engine import QueuedEngine
-from backends.records import EngineConfig, Exposure
+from backends.records import EngineConfig
 
 
 class PagedEngine(QueuedEngine):
@@ -22,12 +22,6 @@ class PagedEngine(QueuedEngine):
         supported=frozenset({"top_p", "top_k", "seed", "stop", "ignore_eos", "n", "logprobs", "prompt_ids"}),
         controls=frozenset(ControlAction),
     )
-    measured: ClassVar = {
-        "batch": Exposure.MEASURED,
-        "kv": Exposure.MEASURED,
-        "queues": Exposure.MEASURED,
-        "latency": Exposure.DERIVED,
-    }
     notes: ClassVar = {
         "kv": "Every block of the pool, from the block tables of each step.",
         "latency": "From the engine's stamps: TTFT = first token − arrival, ITL = gap between two tokens.",

@@ -59,5 +59,4 @@ class KVCache:
 
 
 def bytes_per_block(shape: ModelShape, block_size: int, dtype: torch.dtype = torch.float32) -> int:
-    """2 (K and V) × layers × KV heads × head dim × bytes of a number × slots."""
-    return 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * dtype.itemsize * block_size
+    return shape.kv_values_per_token * dtype.itemsize * block_size

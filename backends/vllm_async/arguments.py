@@ -21,26 +21,26 @@ BYTES_PER_VALUE = 4
 """float32, which this project runs on a CPU: bfloat16 is slow without AVX-512."""
 
 
-class ArgumentRefused(Exception):
-    """One of the arguments passed through is not vLLM's, or has a bad value."""
+class CannotRun(Exception):
+    """vLLM refuses to run here like this, and would again."""
 
 
 class _Parser(FlexibleArgumentParser):
     """Says what is wrong instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
-        raise ArgumentRefused(f"--vllm-args: {message}")
+        raise CannotRun(f"--vllm-args: {message}")
 
 
 def engine_arguments(config: WorkerConfig) -> AsyncEngineArgs:
-    """Raises ``ArgumentRefused``."""
+    """Raises ``CannotRun``."""
     parser = _Parser(prog="--vllm-args", add_help=False)  # type: ignore[no-untyped-call]
     AsyncEngineArgs.add_cli_args(parser)
     parser.set_defaults(**_defaults(config))
     try:
         words = shlex.split(config.arguments)
     except ValueError as error:
-        raise ArgumentRefused(f"--vllm-args: {error}") from None
+        raise CannotRun(f"--vllm-args: {error}") from None
     namespace = parser.parse_args(words)
     arguments: AsyncEngineArgs = AsyncEngineArgs.from_cli_args(namespace)
     return arguments
@@ -80,6 +80,4 @@ def _defaults(config: WorkerConfig) -> dict[str, Any]:
 
 
 def _bytes_per_block(config: WorkerConfig) -> int:
-    shape = config.model.shape
-    values = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * block_size(config)
-    return values * BYTES_PER_VALUE
+    return config.model.shape.kv_values_per_token * BYTES_PER_VALUE * block_size(config)

@@ -54,12 +54,6 @@ class VllmEngine(QueuedEngine):
         takes_many_prompts=True,
         controls=frozenset(ControlAction),
     )
-    measured: ClassVar = {
-        "batch": Exposure.MEASURED,
-        "kv": Exposure.MEASURED,
-        "queues": Exposure.MEASURED,
-        "latency": Exposure.DERIVED,
-    }
     notes: ClassVar = {
         "batch": "What vLLM's own scheduler put into each step, read by a subclass of it.",
         "kv": "vLLM's own block tables, reference counts and hashes. Block 0 is its null block.",
@@ -152,7 +146,7 @@ class VllmEngine(QueuedEngine):
                 prompt_ids=prompt_ids,
                 sampling=request.sampling,
             )
-            for index, prompt_ids in enumerate(self.prompt_ids(request))
+            for index, prompt_ids in enumerate(stream.prompt_ids)
         ]
         self._tell_worker(AddCall(mode=request.mode or ASYNC, prompts=prompts))
 

@@ -23,17 +23,13 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from backends.engine_child import die_with_parent
 from backends.records import EngineConfig, EngineGauges
 from backends.torch_worker import describe_worker
-from backends.vllm_async.arguments import ArgumentRefused, engine_arguments
+from backends.vllm_async.arguments import CannotRun, engine_arguments
 from backends.vllm_async.last_words import LastWords
 from backends.vllm_async.messages import TapConfig, TapHello, VllmReady, WorkerConfig
 from backends.vllm_async.stat_logger import GaugeLogger
 from backends.vllm_async.tap_link import TapLink
 
 SCHEDULERS = "backends.vllm_async.scheduler_tap"
-
-
-class CannotRun(Exception):
-    """vLLM refuses to run here like this, and would again."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +77,14 @@ def _vllm_config(config: WorkerConfig) -> VllmConfig:
         # Both threads of a small machine compute, and EngineCore holds its worker itself.
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    arguments = engine_arguments(config)
     try:
-        return engine_arguments(config).create_engine_config(UsageContext.ENGINE_CONTEXT)
-    except (ArgumentRefused, ValueError, NotImplementedError, OSError, RuntimeError) as error:
+        return arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
+    except (
+        ValueError,
+        RuntimeError,
+        OSError,
+    ) as error:  # a setting or a model that will not do
         raise CannotRun(str(error)) from error
 
 
@@ -114,12 +115,10 @@ def _attach_tap(config: WorkerConfig, vllm_config: VllmConfig) -> TapLink:
         first_step_id=config.first_step_id,
         exact_shape=bool(vllm_config.model_config.enforce_eager),
     )
-    vllm_config.additional_config = {**_as_dict(vllm_config.additional_config), **said.to_dict()}
+    theirs = vllm_config.additional_config
+    assert isinstance(theirs, dict), "it came over a command line"
+    vllm_config.additional_config = theirs | said.to_dict()
     return tap
-
-
-def _as_dict(additional_config: Any) -> dict[str, Any]:
-    return additional_config if isinstance(additional_config, dict) else {}
 
 
 def _start(vllm_config: VllmConfig, stat_loggers: list[Any], words: LastWords) -> AsyncLLM:

@@ -30,6 +30,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 from backends.records import EngineConfig, KVChanged, Phase, ScheduledRow, StepRecord
+from backends.snapshot import attention_pairs
 from backends.vllm_async.hold import Hold
 from backends.vllm_async.kv_watch import KVWatch
 from backends.vllm_async.messages import FromTap, TapConfig, TapHello, TapLost, TapReport, ToTap
@@ -147,7 +148,7 @@ class Tap:
             rows=pending.rows,
             input_shape=[output.total_num_scheduled_tokens] if self._config.exact_shape else None,
             num_padding_tokens=0 if self._config.exact_shape else None,
-            attention_pairs=sum(_pairs(row) for row in pending.rows),
+            attention_pairs=sum(attention_pairs(row) for row in pending.rows),
             waiting_ids=pending.waiting_ids,
             admitted_ids=pending.admitted_ids,
             preempted_ids=pending.preempted_ids,
@@ -293,10 +294,6 @@ class TappedAsyncScheduler(Tapped, AsyncScheduler):
 def _our(engine_id: str) -> str:
     """vLLM puts a dash and eight characters behind the id that a request came with."""
     return engine_id.rpartition("-")[0]
-
-
-def _pairs(row: ScheduledRow) -> int:
-    return row.num_scheduled_tokens * (row.num_computed_tokens + row.num_scheduled_tokens)
 
 
 def _why_no_kv(scheduler: Scheduler) -> str | None:

@@ -18,9 +18,10 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from backends.engine_child import ChildChannel, ParentGone
 from backends.records import EngineGauges
+from backends.vllm_async.arguments import CannotRun
 from backends.vllm_async.frontend import Frontend
 from backends.vllm_async.last_words import LastWords
-from backends.vllm_async.launch import CannotRun, launch
+from backends.vllm_async.launch import launch
 from backends.vllm_async.messages import ToVllm, WorkerConfig
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ def main(channel: ChildChannel, config: WorkerConfig) -> None:
     try:
         asyncio.run(_serve(channel, config, words))
     except* CannotRun as refused:
+        logger.error("vLLM cannot run", exc_info=refused)  # the page gets the sentence alone
         channel.fail(str(refused.exceptions[0]))
     except* EngineDeadError:
         channel.say_last_words(EngineCoreDied(words.read() or NO_WORDS))

@@ -21,18 +21,7 @@ from backends.records import AnyRecord
 from backends.registry import Registry
 from backends.settings import Settings
 from tests.fakes import FakeBackend, make_fake
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
+from tests.listening import ListeningServer
 
 
 class Served:
@@ -72,7 +61,7 @@ async def serving(
         visitor_grace=visitor_grace,
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+        server = ListeningServer(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
         running = asyncio.create_task(server.serve([listener]))
         await server.listening.wait()
         try:

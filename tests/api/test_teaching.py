@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from backends.api import teaching
-from backends.api.teaching import sse_frame
+from backends.api.sse import sse_frame
 from backends.base import ControlAction
 from backends.records import FinishReason, RequestArrived, RequestFinished, StepRecord, TokenEmitted
 from backends.settings import Settings

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from backends.errors import InvalidRequest, UpstreamError
 from backends.records import FinishReason, RequestFinished, State, TokenEmitted
 from tests.engine_harness import Client, request
+from tests.listening import until_it_answers
 from tests.unit.remote.harness import answer, chat, records_of, remote, text_of
 
 PYTHON = os.environ.get("LLAMA_CPP_PYTHON")
@@ -46,21 +46,10 @@ def server() -> Iterator[str]:
     command += ["--n_ctx", "512", "--n_threads", "1", "--interrupt_requests", "false", "--verbose", "false"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            _until_it_answers(process, f"http://127.0.0.1:{port}")
+            until_it_answers(process, f"http://127.0.0.1:{port}/v1/models", PATIENCE)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.kill()
-
-
-@retry(
-    retry=retry_if_exception_type(httpx.TransportError),
-    wait=wait_fixed(0.2),  # nothing tells from outside when a port begins to answer
-    stop=stop_after_delay(PATIENCE),
-    reraise=True,
-)
-def _until_it_answers(process: subprocess.Popen[bytes], address: str) -> None:
-    assert process.poll() is None, f"it ended with {process.returncode}"
-    httpx.get(f"{address}/v1/models", trust_env=False, timeout=PATIENCE).raise_for_status()
 
 
 async def test_text_is_what_the_server_itself_says_and_no_count_is_made_up(server: str) -> None:

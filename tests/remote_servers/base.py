@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
@@ -19,10 +20,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.listening import ListeningServer
+
 WORDS = ("Once", " upon", " a", " time", ".")
 
 
-class RemoteServer:
+class RemoteServer(ABC):
     """What all dialects share."""
 
     model: ClassVar = "tiny-model"
@@ -49,8 +52,8 @@ class RemoteServer:
 
     # What a dialect says
 
-    def models(self) -> list[dict[str, Any]]:
-        raise NotImplementedError
+    @abstractmethod
+    def models(self) -> list[dict[str, Any]]: ...
 
     def pages(self) -> dict[str, Response]:
         """Other paths there are to get."""
@@ -63,8 +66,8 @@ class RemoteServer:
     def unauthorized(self) -> Response:
         return JSONResponse({"error": {"message": f"Wrong key {self.headers[-1]['authorization']}"}}, 401)
 
-    def answer(self, body: dict[str, Any], *, is_chat: bool) -> AsyncIterator[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def answer(self, body: dict[str, Any], *, is_chat: bool) -> AsyncIterator[str]: ...
 
     # What all do
 
@@ -157,22 +160,12 @@ def choice(text: str | None, *, is_chat: bool, reason: str | None = None, **more
     return {"index": 0, **said, "logprobs": None, "finish_reason": reason, **more}
 
 
-class _Uvicorn(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-
 @asynccontextmanager
 async def running(server: RemoteServer, port: int = 0) -> AsyncIterator[str]:
     """Its address, until the block ends; connections are cut then."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         config = uvicorn.Config(server.app, log_level="critical", lifespan="off", timeout_graceful_shutdown=0)
-        web = _Uvicorn(config)
+        web = ListeningServer(config)
         task = asyncio.create_task(web.serve([listener]))
         await web.listening.wait()
         try:

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import httpx
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
-
 from backends.models import prepare_model
 from backends.settings import Settings
+from tests.listening import until_it_answers
 
 MODEL = "smollm2"
 """As the servers call it."""
@@ -39,7 +37,7 @@ def vllm_servers(count: int) -> Iterator[list[str]]:
     with ExitStack() as stack:
         started = [stack.enter_context(_process(str(path))) for _ in range(count)]
         for process, address in started:
-            _until_it_answers(process, address)
+            until_it_answers(process, f"{address}/v1/models", PATIENCE)
         yield [address for _, address in started]
 
 
@@ -63,14 +61,3 @@ def _process(path: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
             yield process, f"http://127.0.0.1:{port}"
         finally:
             os.killpg(process.pid, signal.SIGKILL)
-
-
-@retry(
-    retry=retry_if_exception_type(httpx.TransportError),
-    wait=wait_fixed(0.5),  # nothing tells from outside when a port begins to answer
-    stop=stop_after_delay(PATIENCE),
-    reraise=True,
-)
-def _until_it_answers(process: subprocess.Popen[bytes], address: str) -> None:
-    assert process.poll() is None, f"vllm serve ended with {process.returncode}"
-    httpx.get(f"{address}/v1/models", trust_env=False, timeout=PATIENCE).raise_for_status()
