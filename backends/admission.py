@@ -42,9 +42,14 @@ def check_fields(request: GenerationRequest, info: BackendInfo, settings: Settin
         changed = getattr(sampling, field) != getattr(SAMPLING_DEFAULTS, field)
         if changed and field not in ALWAYS_SUPPORTED | info.supported:
             raise InvalidRequest(f"{info.title} cannot honour {field}.", field=field)
-    if request.mode is not None and request.mode not in info.modes:
+    check_mode(info, request.mode, field="mode")
+
+
+def check_mode(info: BackendInfo, mode: str | None, *, field: str) -> None:
+    """``None`` is the engine's first mode, or that it has none."""
+    if mode is not None and mode not in info.modes:
         modes = ", ".join(info.modes) or "none"
-        raise InvalidRequest(f"{info.title} has no mode {request.mode!r}; it has: {modes}.", field="mode")
+        raise InvalidRequest(f"{info.title} has no mode {mode!r}; it has: {modes}.", field=field)
 
 
 def check_length(num_prompt_tokens: int, max_model_len: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from pydantic import Field
 from starlette.types import Message, Receive
 
 from backends.api.errors import BodyTooLarge, NotJson
@@ -15,6 +16,10 @@ from backends.errors import InvalidRequest
 DEFAULT_LIMIT = 1024 * 1024
 BYTES_PER_TOKEN = 16
 """More than a token takes in any text, so that the longest prompt always fits."""
+
+VISITOR = r"^[A-Za-z0-9_-]{1,64}$"
+VisitorId = Annotated[str, Field(pattern=VISITOR)]
+"""The secret id of a page load."""
 
 CUT_OFF = 8
 """Times the limit that a client can send before the connection is closed on it."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from backends.api.body import json_route
+from backends.api.body import VisitorId, json_route
 from backends.api.errors import error_body
 from backends.api.in_process import in_process_post
 from backends.api.sse import EventStream, sse_frame
@@ -37,8 +37,7 @@ from backends.settings import Settings
 class RunBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    visitor: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-    """As for ``/telemetry``: the secret id of a page load."""
+    visitor: VisitorId
 
 
 class UnknownRun(ServescopeError):

@@ -20,6 +20,7 @@ from fastapi.responses import StreamingResponse
 from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from backends.api.body import VISITOR
 from backends.api.disconnect import cancel
 from backends.api.feed import Hub, Viewer
 from backends.api.presence import Presence
@@ -34,7 +35,7 @@ LARGEST_MESSAGE = 1024
 """Bytes a client may send; nothing it says is needed."""
 LONGEST_REASON = 123
 """Bytes that a close frame has room for."""
-VISITOR = re.compile(r"[A-Za-z0-9_-]{1,64}")
+IS_VISITOR = re.compile(VISITOR)
 TRACE_LINES_AT_ONCE = 500
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ def _parse(query: QueryParams, registry: Registry) -> tuple[str, int | None, str
         raise InvalidRequest(
             f"since is {since!r}; it must be a version: a whole number from 0.", field="since"
         )
-    if visitor is not None and not VISITOR.fullmatch(visitor):
+    if visitor is not None and not IS_VISITOR.fullmatch(visitor):
         raise InvalidRequest("visitor must be 1 to 64 letters, digits, - or _.", field="visitor")
     return backend, None if since is None else int(since), visitor
 

@@ -26,7 +26,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from backends.api.body import json_route
+from backends import admission
+from backends.api.body import VisitorId, json_route
 from backends.api.control import check_key
 from backends.api.disconnect import unless_gone
 from backends.base import Backend
@@ -55,7 +56,7 @@ class RaceBody(BaseModel):
 
     workload: dict[str, Any]
     entries: Annotated[list[EntryBody], Field(min_length=1, max_length=MOST_ENTRIES)]
-    visitor: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
+    visitor: VisitorId | None = None
 
 
 def create_router(registry: Registry, settings: Settings, races: Races) -> APIRouter:
@@ -129,11 +130,7 @@ def _entries(registry: Registry, bodies: Sequence[EntryBody]) -> list[tuple[Back
     for body in bodies:
         engine = registry.get(body.backend)
         modes = engine.info.modes
-        if body.mode is not None and body.mode not in modes:
-            raise InvalidRequest(
-                f"{engine.info.title} has no mode {body.mode!r}; it has: {', '.join(modes) or 'none'}.",
-                field="entries.mode",
-            )
+        admission.check_mode(engine.info, body.mode, field="entries.mode")
         entry = engine, body.mode or (modes[0] if modes else None)
         if entry in entries:
             raise InvalidRequest(f"{engine.info.title} is in the race twice.", field="entries")

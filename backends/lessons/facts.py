@@ -49,7 +49,9 @@ def most_rows(steps: Sequence[StepRecord]) -> int:
 
 def attention_pairs(steps: Sequence[StepRecord]) -> int:
     """Query × key pairs: ΣL² for an engine without a cache."""
-    return sum(step.attention_pairs or 0 for step in steps)
+    pairs = [step.attention_pairs for step in steps if step.attention_pairs is not None]
+    assert len(pairs) == len(steps), "an engine of ours tells its pairs"
+    return sum(pairs)
 
 
 def known(value: float | None) -> float:

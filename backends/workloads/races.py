@@ -34,8 +34,8 @@ class Races:
     def __init__(self) -> None:
         self._races: dict[str, Race] = {}
         """By an id that cannot be guessed, oldest first."""
-        self._line: list[Race] = []
         self._tasks: dict[Race, asyncio.Task[None]] = {}
+        """The line: races under way or waiting, in order."""
         self._visitor_of: dict[Race, str | None] = {}
         self._stage = asyncio.Lock()
 
@@ -48,17 +48,16 @@ class Races:
                 "A race of yours is waiting or under way: stop it first, or let it end.",
                 retry_after=RETRY_AFTER,
             )
-        if len(self._line) >= MOST_IN_LINE:
+        if len(self._tasks) >= MOST_IN_LINE:
             raise Overloaded(
-                f"{len(self._line)} races are waiting or under way, and {MOST_IN_LINE} is the limit. "
+                f"{len(self._tasks)} races are waiting or under way, and {MOST_IN_LINE} is the limit. "
                 f"Try again in {RETRY_AFTER:g} s.",
                 retry_after=RETRY_AFTER,
             )
         race_id = secrets.token_urlsafe(16)
         race = self._races[race_id] = Race(workload, entries)
         self._visitor_of[race] = visitor
-        self._line.append(race)
-        race.place = len(self._line) - 1
+        race.place = len(self._tasks)
         self._tasks[race] = task = asyncio.create_task(self._run(race))
         task.add_done_callback(lambda task: self._leave(race, task))
         self._forget_old()
@@ -98,9 +97,8 @@ class Races:
             logger.error("A race has failed", exc_info=task.exception())
         if not race.has_ended:
             race.stop()
-        self._line.remove(race)
         del self._tasks[race], self._visitor_of[race]
-        for place, other in enumerate(self._line):
+        for place, other in enumerate(self._tasks):
             other.place = place
             other.touch()
 
