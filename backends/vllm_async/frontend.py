@@ -31,7 +31,8 @@ from backends.vllm_async.messages import (
     VllmUpdate,
 )
 from backends.vllm_async.outbox import Outbox
-from backends.vllm_async.outputs import choices, finish_reason, vllm_sampling
+from backends.vllm_async.outputs import choices, finish_reason
+from backends.vllm_async.sampling import vllm_sampling
 from backends.vllm_async.sync_mode import BlockingLLM
 from backends.vllm_async.tap_link import TapLink
 from backends.worker_messages import AbortRequest, Ended, SetGate, StepOnce, Token

@@ -1,52 +1,40 @@
-"""vLLM's outputs and parameters ↔ this project's."""
+"""vLLM's outputs → this project's."""
 
 from __future__ import annotations
 
-from vllm import SamplingParams as VllmSamplingParams
-from vllm.logprobs import Logprob
-from vllm.outputs import CompletionOutput
-from vllm.sampling_params import RequestOutputKind
+from typing import TYPE_CHECKING
 
-from backends.base import sample_index
 from backends.records import FinishReason
 from backends.vllm_async.answers import Choice
-from backends.vllm_async.messages import Prompt
+
+if TYPE_CHECKING:
+    from vllm.logprobs import Logprob
+    from vllm.outputs import CompletionOutput
 
 REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "abort": FinishReason.ABORT}
 
 
-def vllm_sampling(prompt: Prompt, kind: RequestOutputKind) -> VllmSamplingParams:
-    """The n-th text of a request draws with the n-th seed after its own, as vLLM's own ``n`` does."""
-    ours = prompt.sampling
-    seed = None if ours.seed is None else ours.seed + sample_index(prompt.request_id)
-    return VllmSamplingParams(
-        max_tokens=ours.max_tokens,
-        temperature=ours.temperature,
-        top_p=ours.top_p,
-        top_k=ours.top_k,
-        seed=seed,
-        stop=list(ours.stop) or None,
-        logprobs=ours.logprobs,
-        ignore_eos=ours.ignore_eos,
-        output_kind=kind,
-    )
-
-
 def choices(output: CompletionOutput, num_logprobs: int | None) -> list[Choice]:
-    """The tokens of an output, its text with the last of them: which token brought which character
-    is not told where several come at once. A token that ends the text is none of it."""
+    """The tokens of an output with their text. A token that ends the text is none of it."""
     token_ids = list(output.token_ids)
     if _ends_with_stop_token(output):
         token_ids.pop()
-    last = len(token_ids) - 1
-    texts = [output.text if index == last else "" for index in range(len(token_ids))]
     if num_logprobs is None:
+        texts = _all_with_the_last(output.text, len(token_ids))
         return [Choice(*choice) for choice in zip(token_ids, texts, strict=True)]
-    told = [places or {} for places in output.logprobs or ()]
+    told = [places or {} for places in output.logprobs or ()][: len(token_ids)]
+    texts = [places[token_id].decoded_token or "" for token_id, places in zip(token_ids, told, strict=True)]
+    if "".join(texts) != output.text:  # part of a character or of a stop string is held back
+        texts = _all_with_the_last(output.text, len(token_ids))
     return [
         Choice(token_id, text, places[token_id].logprob, _most_likely(places, num_logprobs))
-        for token_id, text, places in zip(token_ids, texts, told[: len(token_ids)], strict=True)
+        for token_id, text, places in zip(token_ids, texts, told, strict=True)
     ]
+
+
+def _all_with_the_last(text: str, num_tokens: int) -> list[str]:
+    """Which token brought which character is not told where several come at once."""
+    return [text if index == num_tokens - 1 else "" for index in range(num_tokens)]
 
 
 def finish_reason(output: CompletionOutput) -> FinishReason:

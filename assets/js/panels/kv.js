@@ -58,7 +58,8 @@ export class KVPanel {
     if (isEmpty) return;
     this.view.updateDetails(view);
     if (this.picture.isVisible) this.#drawPicture(view);
-    this.panel.setSummary(() => this.view.inWords(view));
+    const { view: shown } = this; // the words are made later, when another engine may be chosen
+    this.panel.setSummary(() => shown.inWords(view));
   }
 
   /** Only what would look different: a pool can have tens of thousands of blocks. */
