@@ -12,7 +12,7 @@
 // engine's and may have gaps where a snapshot skipped some.
 
 import { pack, unpack } from './pack.js';
-import { apply, copyState, initialState } from './reducer.js';
+import { apply, copyState, initialState, timeOf } from './reducer.js';
 
 const STEPS_PER_CHUNK = 64;
 const RECORDS_PER_CHUNK = 8192; // requests can come and go without a step while an engine is paused
@@ -44,6 +44,7 @@ export class History {
     }
     if (chunk.records.length === 0) chunk.beginsWithStep = record.type === 'step';
     apply(this.live, record);
+    chunk.beginsAt ??= this.live.time;
     chunk.records.push(record);
     if (record.type === 'step') {
       chunk.firstStepId ??= record.step_id;
@@ -72,18 +73,20 @@ export class History {
   }
 
   /**
-   * The state after a step and all that came before the next one. Not to be changed, and good until
-   * the next seek.
+   * The state after a step and all that came before the next one; with `until` only what came up to
+   * that time, and then the ordinal before the first is the time before any step. Not to be changed,
+   * and good until the next seek.
    */
-  seek(ordinal) {
-    if (ordinal >= this.last) return this.live;
-    const index = this.#indexOf(Math.max(ordinal, this.first));
-    const wanted = Math.max(ordinal, this.first) + 1;
+  seek(ordinal, until = Infinity) {
+    if (ordinal >= this.last && until === Infinity) return this.live;
+    const wanted = Math.max(ordinal + 1, this.first + (until === Infinity ? 1 : 0));
+    const index = this.#startOf(wanted, until);
     let at = this.#sought;
-    if (at === null || at.chunk !== this.#chunks[index] || at.state.numSteps > wanted) {
+    const isPast = at !== null && (at.state.numSteps > wanted || at.state.time > until);
+    if (at === null || isPast || at.chunk !== this.#chunks[index]) {
       at = { chunk: this.#chunks[index], state: copyState(this.#chunks[index].checkpoint), next: 0 };
     }
-    this.#replay(at, index, wanted);
+    this.#replay(at, index, wanted, until);
     this.#sought = at;
     return at.state;
   }
@@ -164,8 +167,20 @@ export class History {
     if (this.#unpacked.size > UNPACKED_CHUNKS) this.#unpacked.delete(this.#unpacked.keys().next().value);
   }
 
-  /** Apply records until the next one would be the step after the `wanted` first ones. */
-  #replay(at, startIndex, wanted) {
+  /** Index of the last chunk that begins no later than what is sought: it may have no step of its own. */
+  #startOf(wanted, until) {
+    let index = this.#indexOf(Math.max(wanted - 1, this.first));
+    for (let next = index + 1; next < this.#chunks.length; next += 1) {
+      const { firstOrdinal, beginsWithStep, beginsAt } = this.#chunks[next];
+      const numSteps = firstOrdinal + (beginsWithStep ? 1 : 0);
+      if (beginsAt === null || numSteps > wanted || beginsAt > until) break;
+      index = next;
+    }
+    return index;
+  }
+
+  /** Apply records until the next one would be the step after the `wanted` first ones, or too late. */
+  #replay(at, startIndex, wanted, until) {
     for (let index = startIndex; index < this.#chunks.length; index += 1) {
       const chunk = this.#chunks[index];
       if (index > startIndex) {
@@ -175,8 +190,10 @@ export class History {
       }
       const { records } = this.#open(chunk);
       for (; at.next < records.length; at.next += 1) {
-        if (records[at.next].type === 'step' && at.state.numSteps >= wanted) return;
-        apply(at.state, records[at.next]);
+        const record = records[at.next];
+        if (record.type === 'step' && at.state.numSteps >= wanted) return;
+        if (timeOf(record) > until) return;
+        apply(at.state, record);
       }
     }
   }
@@ -202,6 +219,7 @@ function openChunk(live) {
     numSteps: 0,
     firstStepId: null,
     beginsWithStep: false,
+    beginsAt: null, // the latest moment told of by its first record and all before
     records: [],
     columns: [],
     packed: null,

@@ -1,9 +1,11 @@
 // The entry: one visitor, one store, one feed; a scope wherever the page puts a #scope.
 
+import { Control } from './control.js';
 import { Feed } from './feed.js';
 import { History } from './history.js';
 import { Scope } from './scope.js';
 import { Store } from './store.js';
+import { Transport } from './transport.js';
 import { keepTab } from './mount.js';
 import { loadWords } from './words.js';
 import { showChatMeta } from './chat_meta.js';
@@ -83,13 +85,14 @@ function addressOf(backend, since) {
 /** Keep a scope in #scope for as long as there is one; the page may take it away and put a new one. */
 function keepMounted(store, words, view) {
   let scope = null;
+  const transport = (tools) => new Transport(tools, store, new Control());
   const check = () => {
     const root = document.getElementById('scope');
     if (scope !== null && (!scope.root.isConnected || scope.root !== root)) {
       scope.unmount();
       scope = null;
     }
-    if (root !== null && scope === null) scope = new Scope(root, { store, words, view });
+    if (root !== null && scope === null) scope = new Scope(root, { store, words, view, transport });
   };
   new MutationObserver(check).observe(document.documentElement, { childList: true, subtree: true });
   check();

@@ -43,12 +43,17 @@ export function applyKV(pool, kv, own) {
     else pool.refCounts.delete(Number(block));
   }
   for (const [id, blocks] of Object.entries(kv.given_back)) giveBack(own(id), blocks);
-  for (const [id, blocks] of Object.entries(kv.taken)) own(id)?.blocks.push(...blocks);
+  for (const [id, blocks] of Object.entries(kv.taken)) take(own(id), blocks);
   for (const [id, slots] of Object.entries(kv.filled_slots)) set(own(id), 'filledSlots', slots);
   for (const [id, slots] of Object.entries(kv.reserved_slots)) {
     pool.reserves = true;
     set(own(id), 'reservedSlots', slots);
   }
+}
+
+function take(request, blocks) {
+  if (request === null) return;
+  for (const block of blocks) request.blocks.push(block);
 }
 
 function giveBack(request, blocks) {

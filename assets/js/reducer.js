@@ -73,6 +73,12 @@ export function apply(state, record) {
   fold(state, record);
 }
 
+/** The moment a record tells of. */
+export function timeOf(record) {
+  if (record.type === 'step') return record.start_time + record.duration;
+  return record.type === 'header' ? record.start_time : record.time;
+}
+
 const FOLDS = {
   header(state, record) {
     state.header = record;

@@ -2,38 +2,34 @@
 // element; `unmount` leaves nothing behind.
 
 import { BatchPanel } from './panels/batch.js';
-import { Control } from './control.js';
 import { Frames } from './frames.js';
 import { KVPanel } from './panels/kv.js';
 import { LatencyPanel } from './panels/latency.js';
 import { QueuesPanel } from './panels/queues.js';
 import { Tooltip } from './tooltip.js';
-import { Transport } from './transport.js';
 import { count } from './format.js';
 import { h } from './dom.js';
 import { readPalette, watchTheme } from './palette.js';
-
-const HOW_TO_BEGIN = {
-  starting: 'starting',
-  restarting: 'starting',
-  crashed: 'starting',
-  unavailable: 'unavailable',
-};
 
 export class Scope {
   #abort = new AbortController();
   #palette = null;
 
-  /** @param {HTMLElement} root @param {{store: object, words: Function, view: string|null}} options */
-  constructor(root, { store, words, view }) {
+  /**
+   * @param {HTMLElement} root
+   * @param {{store: object, words: Function, view: string|null, prefix?: string,
+   *   transport: (tools: object, store: object) => object}} options  `prefix`: of the ids in it, where
+   *   the page has another one
+   */
+  constructor(root, { store, words, view, transport, prefix = '' }) {
     this.root = root;
     this.store = store;
     this.words = words;
     this.tooltip = new Tooltip();
     this.frames = new Frames(() => this.#draw());
-    const tools = { words, tooltip: this.tooltip, signal: this.#abort.signal };
+    const tools = { words, tooltip: this.tooltip, signal: this.#abort.signal, prefix };
     const redraw = () => this.frames.soon();
-    this.transport = new Transport(tools, store, new Control());
+    this.transport = transport(tools, store);
     this.panels = [
       new BatchPanel(tools, store, redraw),
       new KVPanel(tools, store, redraw),
@@ -121,7 +117,6 @@ export class Scope {
 
   /** What will appear in a panel, and how to make it appear or why it does not yet. */
   #emptySentence(panel) {
-    const state = this.store.engines.get(this.store.backend)?.state;
-    return `${this.words(`panel.${panel}.empty`)} ${this.words(`panel.empty.${HOW_TO_BEGIN[state] ?? 'send'}`)}`;
+    return `${this.words(`panel.${panel}.empty`)} ${this.words(`panel.empty.${this.store.beginning}`)}`;
   }
 }

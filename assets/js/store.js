@@ -3,6 +3,13 @@
 import { History } from './history.js';
 import { isInFlight } from './request.js';
 
+const HOW_TO_BEGIN = {
+  starting: 'starting',
+  restarting: 'starting',
+  crashed: 'starting',
+  unavailable: 'unavailable',
+};
+
 export class Store {
   #listeners = new Set();
 
@@ -44,6 +51,11 @@ export class Store {
 
   titleOf(backend) {
     return this.titles.get(backend) ?? backend ?? '';
+  }
+
+  /** What has to happen before there is something to see: the last part of a word's key. */
+  get beginning() {
+    return HOW_TO_BEGIN[this.engines.get(this.backend)?.state] ?? 'send';
   }
 
   get isLive() {

@@ -1,11 +1,10 @@
 // The transport: hold, step and slow the engine; go back through what it did, and return to now.
 
 import { ControlError } from './control.js';
-import { count } from './format.js';
 import { h, icon, setAttribute, setText } from './dom.js';
-import { hidesSteps } from './gauges.js';
 import { EngineMenu } from './engine_menu.js';
 import { KeyForm } from './key_form.js';
+import { Scrub } from './scrub.js';
 import { SpeedChoice } from './speed_choice.js';
 import { StatusLine } from './status_line.js';
 
@@ -24,16 +23,7 @@ export class Transport {
     this.pause = this.#button('pause', () => this.#send(this.#isPaused() ? 'resume' : 'pause'));
     this.step = this.#button('step', () => this.#step());
     this.speed = new SpeedChoice(tools, (delay) => this.#send('speed', { step_delay: delay }));
-    this.slider = h('input', {
-      type: 'range',
-      class: 'scope-slider',
-      min: '0',
-      max: '0',
-      value: '0',
-      step: '1',
-      'aria-label': words('transport.scrub'),
-    });
-    this.position = h('output', { class: 'scope-position' });
+    this.scrub = new Scrub(tools, store);
     this.live = h(
       'button',
       { type: 'button', class: 'scope-button scope-live' },
@@ -45,15 +35,15 @@ export class Transport {
     this.status = new StatusLine(tools);
     this.element = h(
       'section',
-      { id: 'transport', class: 'scope-transport', 'aria-label': words('transport.title') },
+      { id: `${tools.prefix}transport`, class: 'scope-transport', 'aria-label': words('transport.title') },
       h(
         'div',
         { class: 'scope-controls' },
         this.pause,
         this.step,
         this.speed.element,
-        this.slider,
-        this.position,
+        this.scrub.slider,
+        this.scrub.position,
         this.live,
         this.menu.element,
       ),
@@ -61,7 +51,6 @@ export class Transport {
       this.key.element,
     );
     const { signal } = tools;
-    this.slider.addEventListener('input', () => store.lookAt(Number(this.slider.value)), { signal });
     this.live.addEventListener('click', () => store.goLive(), { signal });
   }
 
@@ -75,31 +64,10 @@ export class Transport {
     this.#offer(this.speed.element, 'speed', null);
     this.speed.show(store.engines.get(store.backend)?.step_delay ?? 0);
     this.menu.draw((action) => this.#unavailable(action), this.#pending);
-    this.#drawScrub(view);
-    this.status.draw(view, store);
-  }
-
-  #drawScrub({ history }) {
-    const { store } = this;
-    const { words } = this.tools;
-    setAttribute(this.slider, 'min', history.isEmpty ? 0 : history.first);
-    setAttribute(this.slider, 'max', Math.max(history.last, history.first + 1));
-    setAttribute(this.slider, 'disabled', history.isEmpty);
-    const value = String(history.isEmpty ? 1 : store.shown);
-    if (this.slider.value !== value) this.slider.value = value;
-    const share =
-      history.last > history.first ? (store.shown - history.first) / (history.last - history.first) : 1;
-    this.slider.style.setProperty('--share', `${share * 100}%`);
-    const shown = history.column(store.shown)?.step.step_id ?? null;
-    const latest = history.column(history.last)?.step.step_id ?? null;
-    const text =
-      latest === null
-        ? words(hidesSteps(history.live.header) ? 'transport.steps_not_exposed' : 'transport.no_steps')
-        : words('transport.position', { step: count(shown), latest: count(latest) });
-    setText(this.position, text);
-    setAttribute(this.slider, 'aria-valuetext', text);
+    this.scrub.draw(view);
     setAttribute(this.live, 'data-live', String(store.isLive));
     setAttribute(this.live, 'aria-pressed', String(store.isLive));
+    this.status.draw(view, store);
   }
 
   #isPaused() {

@@ -49,7 +49,7 @@ export class LatencyPanel {
       class: 'scope-chart',
       role: 'img',
       'aria-label': words('panel.latency.picture'),
-      'aria-describedby': 'panel-latency-summary',
+      'aria-describedby': this.panel.summaryId,
     });
     this.cursor = h('div', { class: 'scope-cursor', hidden: true });
     this.chartNote = h('p', { class: 'scope-chart-note', hidden: true }, words('panel.latency.chart.failed'));

@@ -14,11 +14,11 @@ export class Panel {
 
   /**
    * @param {string} name batch, kv, queues or latency
-   * @param {{words: Function, tooltip: object, signal: AbortSignal}} tools
+   * @param {{words: Function, tooltip: object, signal: AbortSignal, prefix: string}} tools
    */
   constructor(name, tools) {
     const { words } = tools;
-    const id = `panel-${name}`;
+    const id = `${tools.prefix}panel-${name}`;
     this.name = name;
     this.tools = tools;
     this.headline = h('span', { class: 'scope-headline' });
@@ -34,12 +34,13 @@ export class Panel {
     this.empty = h('div', { class: 'scope-empty' }, motif(name), this.hint);
     this.body = h('div', { class: 'scope-body' });
     this.footer = h('div', { class: 'scope-footer' });
-    this.summary = hidden({ id: `${id}-summary` });
+    this.summaryId = `${id}-summary`;
+    this.summary = hidden({ id: this.summaryId });
     this.summaryTimer = null;
     tools.signal.addEventListener('abort', () => clearTimeout(this.summaryTimer));
     this.element = h(
       'section',
-      { class: 'scope-panel', id, 'aria-labelledby': `${id}-title`, 'data-empty': true },
+      { class: 'scope-panel', id, 'data-panel': name, 'aria-labelledby': `${id}-title`, 'data-empty': true },
       h(
         'header',
         {},
@@ -60,7 +61,7 @@ export class Panel {
   picture(host, onResize) {
     return new Picture(host, {
       label: this.tools.words(`panel.${this.name}.picture`),
-      describedBy: `panel-${this.name}-summary`,
+      describedBy: this.summaryId,
       onResize,
     });
   }
