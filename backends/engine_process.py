@@ -17,19 +17,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import multiprocessing
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from multiprocessing import forkserver
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from backends import fork_server
 from backends.engine_child import (
     BEAT_INTERVAL,
     STOP,
@@ -66,9 +63,8 @@ class EngineProcess(Generic[Inbound]):
     with. ``on_message``, ``on_progress`` and ``on_death`` are called from the reader thread.
     ``on_death`` is called exactly once, with the reason, unless ``stop`` was called first.
 
-    ``preload`` names modules that are loaded once, in a fork server: the child starts from there and
-    has them already, which is what makes a restart of an engine with heavy imports quick. Such a
-    child may have children of its own.
+    ``preload`` names modules that the child has from the start where there is a ``fork_server``, which
+    makes every start but the first a quick one. Such a child may have children of its own.
     """
 
     def __init__(
@@ -98,12 +94,10 @@ class EngineProcess(Generic[Inbound]):
         self._last_words: str | None = None
         self._last_beat = time.monotonic()
         self._spawned_at = time.monotonic()
-        self._preload = list(preload)
+        self._preload = tuple(preload)
         if preload:
             atexit.register(self.kill)  # nothing else ends what is no daemon when this process exits
-        context = (
-            multiprocessing.get_context("forkserver") if preload else multiprocessing.get_context("spawn")
-        )
+        context = fork_server.start_context(preload)
         self._connection, self._child_end = context.Pipe(duplex=True)
         self._process = context.Process(
             target=child_main, args=(self._child_end, main, config), name=name, daemon=not preload
@@ -159,9 +153,7 @@ class EngineProcess(Generic[Inbound]):
         """
         try:
             self._spawned_at = time.monotonic()
-            if self._preload:
-                _run_fork_server(self._preload)
-            self._process.start()
+            fork_server.start(self._process, self._preload)
             self._child_end.close()  # or the pipe would not end with the child
             self._read()
         finally:
@@ -234,18 +226,3 @@ class EngineProcess(Generic[Inbound]):
         if self._last_words:
             return f"The {self.name} failed: {self._last_words}"
         return f"The {self.name} ended with exit code {code}."
-
-
-def _run_fork_server(preload: list[str]) -> None:
-    """Start it if it does not run. It does not get ``sys.path`` from here before Python 3.13 (CPython
-    issue 117378), and would pass over modules that it does not find without a word."""
-    multiprocessing.set_forkserver_preload(preload)
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    try:
-        forkserver.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before

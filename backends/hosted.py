@@ -49,6 +49,14 @@ from backends.settings import Settings
 from backends.streams import RequestStream
 from backends.text import TextCodec
 
+TORCH_MODULES = (
+    "backends.torch_worker",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "transformers.generation.utils",
+)
+"""What every worker that runs torch imports, whatever its model."""
+
 PLAIN_CHAT = "The model has no chat template: messages reach it as plain text."
 
 
@@ -64,7 +72,7 @@ class HostedEngine(ABC):
     main: str
     """What the child runs, ``package.module:function``."""
     preload: ClassVar[tuple[str, ...]] = ()
-    """Heavy modules of the child that are loaded once for all its lives."""
+    """Heavy modules of the child that are loaded once for all its lives, and for its like."""
     ready_type: ClassVar[type[WorkerReady]] = WorkerReady
 
     def __init__(self, settings: Settings) -> None:

@@ -12,6 +12,7 @@ from backends.base import BackendInfo, ControlAction, GenerationRequest
 from backends.engine_child import WorkerReady
 from backends.errors import InvalidRequest
 from backends.generate.messages import SEQUENTIAL, STATIC, WorkerConfig
+from backends.hosted import TORCH_MODULES
 from backends.models import PreparedModel
 from backends.queued_engine import QueuedEngine
 from backends.records import EngineConfig
@@ -34,6 +35,7 @@ class GenerateEngine(QueuedEngine):
         "A static batch gives all its tokens when its longest row is done.",
     }
     main = "backends.generate.model_worker:main"
+    preload = TORCH_MODULES
 
     def check_request(self, request: GenerationRequest) -> None:
         if request.mode == STATIC and request.sampling.seed is not None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from backends import admission
 from backends.base import BackendInfo, ControlAction, GenerationRequest
 from backends.engine_child import WorkerReady
+from backends.hosted import TORCH_MODULES
 from backends.models import PreparedModel
 from backends.paged.config import WorkerConfig
 from backends.queued_engine import QueuedEngine
@@ -27,6 +28,7 @@ class PagedEngine(QueuedEngine):
         "latency": "From the engine's stamps: TTFT = first token − arrival, ITL = gap between two tokens.",
     }
     main = "backends.paged.worker:main"
+    preload = TORCH_MODULES
     num_blocks: int | None = None
     """Known once the worker has looked at its memory."""
 

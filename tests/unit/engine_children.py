@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+from multiprocessing.connection import Connection
 
 import msgspec
 
@@ -37,3 +39,8 @@ def refuse(channel: ChildChannel, config: Config) -> None:
 
 def never_ready(channel: ChildChannel, config: Config) -> None:
     time.sleep(3600)
+
+
+def tell_module(connection: Connection, name: str) -> None:
+    """Whether this process began with a module, and who its parent is."""
+    connection.send((name in sys.modules, os.getppid()))

@@ -126,7 +126,7 @@ from backends.engine_process import EngineProcess
 if __name__ == "__main__":
     child = EngineProcess(
         name="orphan", main="tests.unit.engine_children:{main}", config=Config(), message_type=Say,
-        on_message=print, on_progress=print, on_death=print)
+        on_message=print, on_progress=print, on_death=print, preload={preload})
     child.spawn()
     while not child.pid or child.clock_offset_bound is None:
         time.sleep(0.01)
@@ -135,11 +135,14 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.parametrize("preload", [(), ("colorsys",)], ids=["spawned", "forked"])
 @pytest.mark.parametrize("main", ["echo", "never_ready"])
-def test_no_child_outlives_a_parent_that_was_killed(main: str, tmp_path: object) -> None:
+def test_no_child_outlives_a_parent_that_was_killed(
+    main: str, preload: tuple[str, ...], tmp_path: object
+) -> None:
     script = f"{tmp_path}/parent.py"
     with open(script, "w") as file:
-        file.write(PARENT.format(main=main))
+        file.write(PARENT.format(main=main, preload=preload))
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     with subprocess.Popen(
         [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
