@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from backends.base import Backend
     from backends.registry import Registry
     from backends.settings import Settings
+    from backends.shelf import Shelf
 
 SHUTDOWN_PATIENCE = 2
 """Seconds that open connections get to end on Ctrl-C."""
@@ -78,8 +79,19 @@ ENGINES: dict[str, Callable[[Settings], Backend]] = {
 }
 
 
-def create_app(settings: Settings, registry: Registry) -> FastAPI:
-    """The whole server: routes first, then the page at ``/``."""
+def open_shelf(settings: Settings) -> Shelf:
+    """The recordings to offer. A bad file of ``--replay`` is one line and exit code 2."""
+    from backends.shelf import Shelf, read_recordings
+
+    try:
+        return Shelf(read_recordings(settings.replay))
+    except ValueError as error:
+        print(f"app.py: --replay: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def create_app(settings: Settings, registry: Registry, shelf: Shelf | None = None) -> FastAPI:
+    """The whole server: routes first, then the page at ``/``. ``shelf``: else the shipped recordings."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
     from fastapi import FastAPI
 
@@ -95,7 +107,7 @@ def create_app(settings: Settings, registry: Registry) -> FastAPI:
         await registry.stop()
 
     app = FastAPI(title="Servescope", lifespan=lifespan, docs_url=None, redoc_url=None)
-    include_routes(app, registry, settings, make_engine=partial(make_engine, settings))
+    include_routes(app, registry, settings, make_engine=partial(make_engine, settings), shelf=shelf)
     return mount_page(app, registry, settings)
 
 
@@ -134,11 +146,13 @@ def main() -> None:
     """Serve until Ctrl-C."""
     from backends.settings import parse_settings
 
-    settings = with_instructor_key(parse_settings())
+    settings = parse_settings()
+    shelf = open_shelf(settings)
+    settings = with_instructor_key(settings)
     listener = listen(settings)
     import uvicorn
 
-    app = create_app(settings, build_registry(settings))
+    app = create_app(settings, build_registry(settings), shelf)
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -25,9 +25,9 @@ from backends.records import (
     AnyRecord,
     EngineState,
     Snapshot,
-    StepRecord,
     TraceHeader,
     encode_record,
+    time_of,
 )
 from backends.snapshot import SnapshotBuilder
 
@@ -74,7 +74,7 @@ class _Point:
     def advance(self, entry: Entry) -> None:
         self._builder.apply(entry.record)
         self.version += 1
-        self._time = _time_of(entry.record)
+        self._time = time_of(entry.record)
         if isinstance(entry.record, TraceHeader):
             self.header = entry
         elif isinstance(entry.record, EngineState):
@@ -233,12 +233,3 @@ def _wake(waiter: _Waiter) -> None:
 def _resolve(reached: asyncio.Future[None]) -> None:
     if not reached.done():  # cancelled meanwhile
         reached.set_result(None)
-
-
-def _time_of(record: AnyRecord) -> float:
-    """The moment a record tells of, on the monotonic clock."""
-    if isinstance(record, StepRecord):
-        return record.start_time + record.duration
-    if isinstance(record, TraceHeader):
-        return record.start_time
-    return record.time

@@ -348,6 +348,15 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyRecord)
 
 
+def time_of(record: AnyRecord) -> float:
+    """The moment a record tells of, on the monotonic clock."""
+    if isinstance(record, StepRecord):
+        return record.start_time + record.duration
+    if isinstance(record, TraceHeader):
+        return record.start_time
+    return record.time
+
+
 def encode_record(record: Record) -> bytes:
     """One JSON object, without a line break."""
     return _encoder.encode(record)

@@ -24,14 +24,16 @@ class Registry:
 
     @property
     def default(self) -> str:
-        """What the page opens with."""
+        """What the page opens with. Raises ``UnknownBackend`` where only recordings are shown."""
+        if not self.names:
+            raise UnknownBackend("This server has no engine: it shows recordings.", field="backend")
         return self.names[0]
 
     def get(self, name: str) -> Backend:
         """The backend of that name. Raises ``UnknownBackend`` naming those there are."""
         if name not in self._factories:
             raise UnknownBackend(
-                f"No backend {name!r} here. There are: {', '.join(self.names)}.", field="backend"
+                f"No backend {name!r} here. There are: {', '.join(self.names) or 'none'}.", field="backend"
             )
         if name not in self._built:
             self._built[name] = self._factories[name]()

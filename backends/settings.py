@@ -60,8 +60,11 @@ class Settings(BaseSettings):
     remote_model: str | None = Field(
         None, min_length=1, description="model to ask the remote server(s) for (default: their first)"
     )
+    replay: Names = Field(
+        (), description="recordings to show, comma-separated; without --backends no engine is offered"
+    )
     backends: Names = Field(
-        SHIPPED_BACKENDS,
+        default_factory=lambda given: () if given.get("replay") else SHIPPED_BACKENDS,
         validate_default=True,
         description="engines to offer, comma-separated; the page opens with the first",
     )
@@ -103,9 +106,15 @@ class Settings(BaseSettings):
     result_routing: Literal["shared", "per_call"] = Field(
         "per_call", description="naive: how results find their call"
     )
+    result_lag: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="naive: seconds by which the loop of whole answers is late to wait for a result",
+    )
     cache_dir: Path = Field(Path.home() / ".cache" / "servescope", description="where prepared weights lie")
 
-    @field_validator("backends", "preload", "remote_url", mode="before")
+    @field_validator("backends", "preload", "remote_url", "replay", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -147,7 +156,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        if not self.backends:
+        if not self.backends and not self.replay:
             raise ValueError("backends: name at least one engine")
         for name in self.engines_to_preload:
             if name not in self.backends:

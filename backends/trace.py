@@ -12,16 +12,31 @@ names its line.
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
 from backends.errors import InvalidRequest
 from backends.recorder import Entry, Moment, Recorder
-from backends.records import SCHEMA_VERSION, AnyRecord, Snapshot, TraceHeader, decode_record, encode_record
+from backends.records import (
+    SCHEMA_VERSION,
+    AnyRecord,
+    RequestArrived,
+    Snapshot,
+    StepRecord,
+    TraceHeader,
+    decode_record,
+    encode_record,
+    time_of,
+)
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_TRACE_BYTES = 512 * 1024 * 1024
+"""Also of what a compressed file becomes."""
+GZIP_MAGIC = b"\x1f\x8b"
 
 
 class TraceError(InvalidRequest):
@@ -38,6 +53,17 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     header: TraceHeader
     snapshot: Snapshot | None
     records: list[AnyRecord]
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list of traces says of one."""
+
+    header: TraceHeader
+    duration: float
+    """Seconds from where the records begin to the latest of them."""
+    num_records: int
+    num_requests: int
+    num_steps: int
 
 
 def trace_lines(recorder: Recorder) -> Iterator[bytes]:
@@ -64,25 +90,75 @@ def _lines(header: Entry, base: Moment, entries: list[Entry]) -> Iterator[bytes]
         yield entry.line + b"\n"
 
 
+def is_gzipped(path: Path) -> bool:
+    """By its first bytes, whatever it is called. Raises ``OSError``."""
+    with path.open("rb") as file:
+        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+
+
+def file_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a trace file, compressed or not, never more than one too long line at a time.
+
+    Raises ``OSError``, and ``TraceError`` where the compression is broken off or wrong.
+    """
+    number = 0
+    with gzip.open(path) if is_gzipped(path) else path.open("rb") as file:
+        try:
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                yield line
+        except EOFError:
+            raise TraceError(number + 1, "the compressed file ends too early: it was cut off") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise TraceError(number + 1, f"the compressed file is damaged: {error}") from None
+
+
 def read_trace(
     lines: Iterable[bytes], *, max_line_bytes: int = MAX_LINE_BYTES, max_bytes: int = MAX_TRACE_BYTES
 ) -> Trace:
     """Parse a trace. Raises ``TraceError``."""
-    header: TraceHeader | None = None
-    snapshot: Snapshot | None = None
-    records: list[AnyRecord] = []
+    begin, *records = checked_records(lines, max_line_bytes=max_line_bytes, max_bytes=max_bytes)
+    assert isinstance(begin, TraceHeader)
+    snapshot = records[0] if records and isinstance(records[0], Snapshot) else None
+    return Trace(header=begin, snapshot=snapshot, records=records if snapshot is None else records[1:])
+
+
+def survey_trace(lines: Iterable[bytes], *, max_bytes: int = MAX_TRACE_BYTES) -> Survey:
+    """Validate a trace and count what is in it, keeping none of it. Raises ``TraceError``."""
+    records = checked_records(lines, max_bytes=max_bytes)
+    header = next(records)
+    assert isinstance(header, TraceHeader)
+    begin = end = header.start_time
+    num_records, num_requests, num_steps = 1, 0, 0
+    for record in records:
+        if isinstance(record, Snapshot):
+            begin = end = record.time
+        end = max(end, time_of(record))
+        num_records += 1
+        num_requests += isinstance(record, RequestArrived)
+        num_steps += isinstance(record, StepRecord)
+    return Survey(
+        header=header,
+        duration=end - begin,
+        num_records=num_records,
+        num_requests=num_requests,
+        num_steps=num_steps,
+    )
+
+
+def checked_records(
+    lines: Iterable[bytes], *, max_line_bytes: int = MAX_LINE_BYTES, max_bytes: int = MAX_TRACE_BYTES
+) -> Iterator[AnyRecord]:
+    """Every record, the header first, each where it may stand. Raises ``TraceError``."""
+    number = 0
     for number, record in _read_records(lines, max_line_bytes, max_bytes):
         if number == 1:
-            header = _check_header(record)
-        elif isinstance(record, Snapshot):
-            if number != 2:
-                raise TraceError(number, "a snapshot can only stand on line 2")
-            snapshot = record
-        else:
-            records.append(record)
-    if header is None:
+            record = _check_header(record)
+        elif isinstance(record, Snapshot) and number != 2:
+            raise TraceError(number, "a snapshot can only stand on line 2")
+        yield record
+    if number == 0:
         raise TraceError(1, "the trace is empty")
-    return Trace(header=header, snapshot=snapshot, records=records)
 
 
 def _check_header(record: AnyRecord) -> TraceHeader:

@@ -26,6 +26,7 @@ LAST = """<link rel="icon" type="image/svg+xml" href="assets/icons/servescope.sv
 <link rel="stylesheet" href="assets/css/classroom.css">
 <link rel="stylesheet" href="assets/css/lessons.css">
 <link rel="stylesheet" href="assets/css/sizing.css">
+<link rel="stylesheet" href="assets/css/traces.css">
 <link rel="stylesheet" href="assets/css/api.css">
 <script type="module" src="assets/js/page/page.js"></script>
 <script type="module" src="assets/js/main.js"></script>

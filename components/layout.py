@@ -21,9 +21,11 @@ from components.sizing import SIZING
 from components.static import add_static_routes
 from components.tab import Page, Tab
 from components.theme import create_theme
+from components.traces import TRACES
 from components.words import PageWords
 
-TABS: tuple[Tab, ...] = (PLAYGROUND, CLASSROOM, LESSONS, SIZING, API)
+TABS: tuple[Tab, ...] = (PLAYGROUND, CLASSROOM, LESSONS, SIZING, TRACES, API)
+TABS_WITHOUT_ENGINE: tuple[Tab, ...] = (TRACES,)
 
 ANSWERS_AT_ONCE = 1000
 """Answers that may be under way on all pages together: far more than an engine lets wait, so that
@@ -34,9 +36,10 @@ def create_page(registry: Registry, settings: Settings) -> gr.Blocks:
     """The page over these engines. Every part is created, then every event bound."""
     with gr.Blocks(title="Servescope", analytics_enabled=False, fill_width=True) as blocks:
         page = Page(blocks, registry, settings, PageWords(), create_browser())
-        create_header(page, TABS)
+        tabs = TABS if registry.names else TABS_WITHOUT_ENGINE
+        create_header(page, tabs)
         created = []
-        for tab in TABS:
+        for tab in tabs:
             with gr.Column(elem_id=f"tab-{tab.name}", elem_classes="tab"):
                 created.append((tab, tab.create(page)))
         for tab, parts in created:

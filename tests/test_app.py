@@ -81,6 +81,16 @@ def test_a_bad_value_is_told_in_one_line() -> None:
     assert "--batch-size" in errors
 
 
+def test_a_recording_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text("nonsense")
+    with app("--replay", str(tmp_path / "run.jsonl")) as server:
+        _, errors = server.communicate(timeout=PATIENCE)
+    assert server.returncode == 2
+    assert errors.count("\n") == 1
+    assert "--replay" in errors
+    assert "run.jsonl: line 1: " in errors
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
 def test_however_the_server_ends_no_process_outlives_it(
     tiny_model: tuple[str, str], how: signal.Signals

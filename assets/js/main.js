@@ -134,7 +134,7 @@ async function start() {
   const store = new Store();
   const feeds = new Feeds(store);
   page.store = store;
-  followDeepLink(store, query.get('step'));
+  if (document.documentElement.dataset.tab !== 'traces') followDeepLink(store, query.get('step'));
   keepStepInAddress(store);
   store.subscribe(() => {
     showStates(store, words);
@@ -153,6 +153,7 @@ async function start() {
   keepTab('classroom', () => import('./classroom/classroom.js'), { store, words });
   keepTab('lessons', () => import('./lessons/lessons.js'), { words });
   keepTab('sizing', () => import('./sizing/sizing.js'), { store, words });
+  keepTab('traces', () => import('./traces/traces.js'), { words });
   keepTab('api', () => import('./api/api.js'), { store, words });
   followChoice(feeds, query.get('backend'));
   store.set(await askForEngines());

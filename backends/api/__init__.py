@@ -15,6 +15,7 @@ from backends.api import (
     sizing,
     teaching,
     telemetry,
+    traces,
     workloads,
 )
 from backends.api.errors import add_error_handlers
@@ -24,6 +25,7 @@ from backends.api.prometheus import PrometheusMetrics
 from backends.lessons.ground import MakeEngine
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.shelf import Shelf
 from backends.workloads.races import Races
 
 
@@ -34,11 +36,13 @@ def include_routes(
     *,
     make_engine: MakeEngine,
     visitor_grace: float = GRACE,
+    shelf: Shelf | None = None,
 ) -> None:
     """Add all routes and error handlers; the feeds run as long as the app's lifespan.
 
     ``make_engine``: builds the private engines of experiments.
     ``visitor_grace``: seconds after which the requests of a visitor who has left are aborted.
+    ``shelf``: the recordings to offer, else those that come with the app.
     """
     metrics = PrometheusMetrics()
     hub = Hub(registry, metrics.observe)
@@ -55,4 +59,5 @@ def include_routes(
     app.include_router(sizing.create_router(registry, settings))
     app.include_router(workloads.create_router(registry, settings, races))
     app.include_router(join.create_router(settings))
+    app.include_router(traces.create_router(shelf or Shelf()))
     app.include_router(lessons.create_router(registry, settings, make_engine))

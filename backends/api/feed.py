@@ -134,7 +134,9 @@ class Hub:
         tick.set()
 
     async def _news(self) -> None:
-        """Return when any recorder has a record that its feed has not passed."""
+        """Return when any recorder has a record that its feed has not passed; never without an engine."""
+        if not self.feeds:
+            await asyncio.Event().wait()
         waiting = [
             asyncio.ensure_future(feed.recorder.wait_for(feed.head + 1)) for feed in self.feeds.values()
         ]

@@ -30,7 +30,12 @@ def create_router(registry: Registry, hub: Hub, metrics: PrometheusMetrics) -> A
             for backend in registry
         }
         return JSONResponse(
-            {"status": "ok", "default": registry.default, "backends": backends, "versions": versions}
+            {
+                "status": "ok",
+                "default": registry.default if registry.names else None,
+                "backends": backends,
+                "versions": versions,
+            }
         )
 
     @router.get("/metrics")

@@ -20,6 +20,7 @@ from backends.recorder import Recorder
 from backends.records import AnyRecord
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.shelf import Shelf
 from tests.fakes import FakeBackend, make_fake
 from tests.listening import ListeningServer
 
@@ -48,6 +49,7 @@ async def serving(
     settings: Settings | None = None,
     visitor_grace: float = 0.0,
     make_engine: MakeEngine = make_fake,
+    shelf: Shelf | None = None,
 ) -> AsyncIterator[Served]:
     """Serve these engines until the block ends."""
     backends = backends or (FakeBackend("naive", settings=settings),)
@@ -59,6 +61,7 @@ async def serving(
         settings or Settings(max_model_len=64),
         make_engine=make_engine,
         visitor_grace=visitor_grace,
+        shelf=shelf,
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = ListeningServer(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))

@@ -26,6 +26,12 @@ def test_lists_are_comma_separated() -> None:
     assert settings.engines_to_preload == ("naive",)
 
 
+def test_a_replay_needs_no_engine_and_may_have_some() -> None:
+    assert parse_settings(["--replay", "a.jsonl,b.jsonl.gz"]).backends == ()
+    settings = parse_settings(["--replay", "a.jsonl", "--backends", "naive"])
+    assert (settings.replay, settings.backends) == (("a.jsonl",), ("naive",))
+
+
 def test_an_empty_preload_starts_nothing() -> None:
     assert parse_settings(["--preload", ""]).engines_to_preload == ()
 

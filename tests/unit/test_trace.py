@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import pytest
 
 from backends.errors import InvalidRequest
 from backends.recorder import Recorder
 from backends.records import SCHEMA_VERSION, Snapshot, State, encode_record
 from backends.snapshot import SnapshotBuilder
-from backends.trace import TraceError, read_trace, trace_lines
+from backends.trace import TraceError, file_lines, read_trace, survey_trace, trace_lines
 from tests import factories as make
 
 HEADER = encode_record(make.header())
@@ -90,3 +93,48 @@ def test_a_bad_trace_is_refused_with_its_line(lines: list[bytes], line: int | No
 
     assert caught.value.message.startswith(f"line {caught.value.line}: ")
     assert line is None or caught.value.line == line
+
+
+# Files
+
+LINES = [HEADER, encode_record(make.arrived(time=1.0)), encode_record(make.token(time=4.5))]
+CONTENT = b"\n".join([*LINES, b""])
+
+
+def test_a_survey_counts_what_a_file_holds_compressed_or_not(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(CONTENT)
+    (tmp_path / "small").write_bytes(gzip.compress(CONTENT))
+
+    plain, small = (survey_trace(file_lines(tmp_path / name)) for name in ("plain", "small"))
+
+    assert plain == small
+    assert (plain.num_records, plain.num_requests, plain.num_steps, plain.duration) == (3, 1, 0, 4.5)
+
+
+def test_the_duration_of_a_trace_whose_beginning_was_dropped_counts_from_its_snapshot() -> None:
+    snapshot = encode_record(Snapshot(version=9, time=100.0, next_step_id=0, requests=[]))
+    assert survey_trace([HEADER, snapshot, encode_record(make.token(time=103.0))]).duration == 3.0
+
+
+def test_a_compressed_file_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cut").write_bytes(gzip.compress(CONTENT)[:-12])
+    with pytest.raises(TraceError, match="cut off"):
+        survey_trace(file_lines(tmp_path / "cut"))
+
+
+def test_a_compressed_file_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    content = bytearray(gzip.compress(CONTENT))
+    content[-5] ^= 0xFF  # its length
+    (tmp_path / "bad").write_bytes(content)
+    with pytest.raises(TraceError, match="damaged"):
+        survey_trace(file_lines(tmp_path / "bad"))
+
+
+def test_a_small_file_that_would_become_huge_is_refused_before_it_is(tmp_path: Path) -> None:
+    (tmp_path / "line").write_bytes(gzip.compress(HEADER + b"\n" + b" " * 20_000_000, compresslevel=1))
+    with pytest.raises(TraceError, match=r"^line 2: longer than 4,194,304 bytes"):
+        survey_trace(file_lines(tmp_path / "line"))
+
+    (tmp_path / "lines").write_bytes(gzip.compress(HEADER + b"\n" + (LINES[1] + b"\n") * 100_000))
+    with pytest.raises(TraceError, match="larger than 1,000,000 bytes"):
+        survey_trace(file_lines(tmp_path / "lines"), max_bytes=1_000_000)

@@ -18,5 +18,5 @@
   const system = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
   root.dataset.theme = oneOf(['light', 'dark'], asked.get('theme'), system);
   root.dataset.view = oneOf(['full', 'chat', 'panels'], asked.get('view'), 'full');
-  root.dataset.tab = asked.get('tab') ?? '';
+  root.dataset.tab = asked.get('tab') ?? (asked.has('trace') ? 'traces' : '');
 })();

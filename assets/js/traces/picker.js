@@ -1,0 +1,93 @@
+// What can be opened: the server's recordings, what its engines did until now, a file from here.
+
+import { duration, count } from '../format.js';
+import { h, setAttribute } from '../dom.js';
+
+const ENDINGS = '.jsonl,.gz,.jsonl.gz,application/gzip';
+
+export class Picker {
+  #buttons = new Map(); // name of an offered recording → its button
+  #marked = null;
+
+  /** @param {{onName: (name: string) => void, onEngine: (name: string) => void, onFile: (file: File) => void}} on */
+  constructor(words, signal, on) {
+    this.words = words;
+    this.signal = signal;
+    this.on = on;
+    this.offered = h('div', { class: 'traces-list' });
+    this.engines = h('div', { class: 'traces-list' });
+    this.element = h(
+      'section',
+      { class: 'traces-picker', 'aria-label': words('traces.choose') },
+      this.#fileButton(),
+      this.offered,
+      this.engines,
+    );
+  }
+
+  /** @param {object[]} recordings @param {{name: string, title: string, model: string}[]} engines */
+  show(recordings, engines) {
+    const { words } = this;
+    this.#buttons.clear();
+    const items = recordings.map((recording) => this.#offeredButton(recording));
+    this.#fill(this.offered, words('traces.offered'), items, words('traces.offered.none'));
+    const running = engines.map(({ name, title, model }) =>
+      this.#button(title, [model], () => this.on.onEngine(name)),
+    );
+    this.#fill(this.engines, words('traces.engines'), running, words('traces.engines.none'));
+    this.mark(this.#marked);
+  }
+
+  /** The recording that is open; `null`: none of these. */
+  mark(name) {
+    this.#marked = name;
+    for (const [other, button] of this.#buttons) {
+      setAttribute(button, 'aria-current', other === name ? 'true' : null);
+    }
+  }
+
+  #offeredButton({ name, backend, model, num_requests, num_steps, duration: seconds }) {
+    const numbers = this.words('traces.numbers', {
+      requests: count(num_requests),
+      steps: count(num_steps),
+      duration: duration(seconds),
+    });
+    const button = this.#button(name, [`${backend} · ${model}`, numbers], () => this.on.onName(name));
+    this.#buttons.set(name, button);
+    return button;
+  }
+
+  #button(title, lines, onClick) {
+    const button = h(
+      'button',
+      { type: 'button', class: 'traces-item' },
+      h('b', {}, title),
+      ...lines.map((line) => h('span', {}, line)),
+    );
+    button.addEventListener('click', onClick, { signal: this.signal });
+    return button;
+  }
+
+  #fill(place, title, items, none) {
+    const list = items.length > 0 ? h('ul', {}, ...items.map((item) => h('li', {}, item))) : h('p', {}, none);
+    place.replaceChildren(h('h2', {}, title), list);
+  }
+
+  /** A file is read here, in the browser: nothing is sent anywhere. */
+  #fileButton() {
+    const { words, signal } = this;
+    const input = h('input', { type: 'file', accept: ENDINGS, hidden: true, 'aria-label': words('traces.file') });
+    const button = h('button', { type: 'button', class: 'traces-button traces-open' }, words('traces.file'));
+    button.addEventListener('click', () => input.click(), { signal });
+    input.addEventListener(
+      'change',
+      () => {
+        const [file] = input.files;
+        if (file !== undefined) this.on.onFile(file);
+        input.value = ''; // the same one may be chosen again
+      },
+      { signal },
+    );
+    return h('div', { class: 'traces-file' }, button, input, h('p', {}, words('traces.file.hint')));
+  }
+}

@@ -1,0 +1,76 @@
+"""Recordings are found by name; a bad file is refused with what is wrong with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from backends.records import encode_record
+from backends.shelf import SHIPPED, Shelf, UnknownRecording, read_recordings
+from tests import factories as make
+
+TRACE = encode_record(make.header()) + b"\n"
+
+
+def file_in(folder: Path, name: str, content: bytes = TRACE) -> str:
+    (folder / name).write_bytes(content)
+    return str(folder / name)
+
+
+def test_the_operators_recordings_come_first_and_open_the_page(tmp_path: Path) -> None:
+    shipped = tmp_path / "shipped"
+    shipped.mkdir()
+    for name in ("a.jsonl", "mine.jsonl"):
+        file_in(shipped, name)
+    shelf = Shelf(read_recordings([file_in(tmp_path, "mine.jsonl")]), folder=shipped)
+
+    assert shelf.opens_with == "mine"
+    assert [recording.name for recording in shelf.all()] == ["mine", "a"]
+    assert shelf.get("mine").path == tmp_path / "mine.jsonl"
+
+
+@pytest.mark.parametrize("name", ["../secret", "..", "", "a/../b", "%2e%2e", "a\0b", "a.jsonl"])
+def test_a_name_is_no_path(tmp_path: Path, name: str) -> None:
+    file_in(tmp_path, "secret.jsonl")
+    (tmp_path / "shelf").mkdir()
+    file_in(tmp_path / "shelf", "a.jsonl")
+    with pytest.raises(UnknownRecording):
+        Shelf(folder=tmp_path / "shelf").get(name)
+
+
+def test_a_broken_file_among_the_shipped_is_left_out_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file_in(tmp_path, "bad.jsonl", b"{}\n")
+    file_in(tmp_path, "good.jsonl")
+    with caplog.at_level(logging.ERROR):
+        assert [recording.name for recording in Shelf(folder=tmp_path).all()] == ["good"]
+    assert "bad.jsonl: line 1" in caplog.text
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for path, problem in [
+        (file_in(tmp_path, "notes.txt"), "is called something.jsonl"),
+        (str(tmp_path / "nowhere.jsonl"), "no such file"),
+        (str(tmp_path / "pipe.jsonl"), "no such file"),
+        (str(tmp_path / "folder.jsonl"), "no such file"),
+        (file_in(tmp_path, "bad.jsonl", b'{"type":"step"}\n'), "line 1: "),
+        (file_in(tmp_path, "empty.jsonl", b""), "line 1: the trace is empty"),
+    ]:
+        with pytest.raises(ValueError, match=problem):
+            read_recordings([path])
+
+
+def test_two_recordings_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="two recordings are called 'run'"):
+        read_recordings([file_in(tmp_path, "run.jsonl"), file_in(tmp_path, "run.jsonl.gz")])
+
+
+def test_every_shipped_recording_can_be_read() -> None:
+    paths = sorted(SHIPPED.glob("*"))
+    assert [recording.path for recording in read_recordings(map(str, paths))] == paths
