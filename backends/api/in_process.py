@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,7 +12,7 @@ from starlette.types import Message, Scope
 from backends.api import teaching
 from backends.api.errors import add_error_handlers
 from backends.base import Backend
-from backends.lessons.ground import Part, Post
+from backends.lessons.ground import Post
 from backends.registry import Registry
 from backends.settings import Settings
 
@@ -21,7 +20,7 @@ from backends.settings import Settings
 def in_process_post(settings: Settings) -> Post:
     """Posts to the teaching routes; ``settings`` are the limits that they hold to."""
 
-    async def post(engine: Backend, path: str, body: dict[str, Any]) -> list[Part]:
+    async def post(engine: Backend, path: str, body: dict[str, Any]) -> list[bytes]:
         app = FastAPI()
         add_error_handlers(app)
         app.include_router(teaching.create_router(Registry({engine.info.name: lambda: engine}), settings))
@@ -33,11 +32,11 @@ def in_process_post(settings: Settings) -> Post:
 
 
 class _Client:
-    """Sends one body, stays until the end, and stamps what comes."""
+    """Sends one body, stays until the end, and keeps what comes."""
 
     def __init__(self, body: bytes) -> None:
         self._body: bytes | None = body
-        self.parts: list[Part] = []
+        self.parts: list[bytes] = []
 
     async def receive(self) -> Message:
         if self._body is None:
@@ -47,7 +46,7 @@ class _Client:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.body" and message.get("body"):
-            self.parts.append(Part(time.monotonic(), bytes(message["body"])))
+            self.parts.append(bytes(message["body"]))
 
 
 def _scope(path: str) -> Scope:

@@ -8,33 +8,33 @@ are in its records.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from backends.base import Backend, ControlAction
-from backends.records import AnyRecord, EngineState, RequestArrived
+from backends.records import AnyRecord, EngineState, QueueSample, RequestArrived
+from backends.trace import trace_lines
 from backends.workloads.run import Run, run_on
 from backends.workloads.workload import Planned
 
-
-class Part(NamedTuple):
-    """A piece of a response's body, and when it was sent."""
-
-    time: float
-    body: bytes
-
-
-Post = Callable[[Backend, str, dict[str, Any]], Awaitable[list[Part]]]
-"""Posts a body to a route of this server, over one engine alone."""
+Post = Callable[[Backend, str, dict[str, Any]], Awaitable[list[bytes]]]
+"""Posts a body to a route of this server, over one engine alone: the pieces that it sends."""
 
 
 class MakeEngine(Protocol):
     """Builds an engine as the operator has it, but for some settings."""
 
     def __call__(self, name: str, /, **settings: Any) -> Backend: ...
+
+
+class EngineTrace(NamedTuple):
+    """All that one engine of an experiment recorded, as a trace file."""
+
+    engine: str
+    lines: bytes
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +57,11 @@ class Ground:
         self._make_engine = make_engine
         self._report = report
         self._post = post
+        self._engines: list[Backend] = []
+
+    def traces(self) -> list[EngineTrace]:
+        """Of every engine that the experiment started, in that order, once it has ended."""
+        return [EngineTrace(one.info.name, b"".join(trace_lines(one.recorder))) for one in self._engines]
 
     @asynccontextmanager
     async def engine(self, name: str, **settings: Any) -> AsyncIterator[Backend]:
@@ -65,6 +70,7 @@ class Ground:
         Raises ``EngineUnavailable``.
         """
         engine = self._make_engine(name, **settings)
+        self._engines.append(engine)
         try:
             await self._start(engine)
             yield engine
@@ -79,13 +85,15 @@ class Ground:
         mode: str | None = None,
         stream: bool = True,
         together: bool = True,
+        waiting_queue: str | None = None,
         may_fail: bool = False,
     ) -> Run:
         """Requests on one engine, until the last has ended.
 
         ``together``: all of them wait when the engine makes its first batch, whatever their times:
-        what it does then depends on nothing but them. Raises the first error of a request, unless
-        they ``may_fail``.
+        what it does then depends on nothing but them. ``waiting_queue``: the queue in which the engine
+        says that they wait, where having arrived here is not enough. Raises the first error of a
+        request, unless they ``may_fail``.
         """
         changed = asyncio.Event()
         begun: list[Run] = []
@@ -110,7 +118,11 @@ class Ground:
         )
         try:
             if together:
-                await self._until_all_wait(engine, version, len(planned), begun, changed)
+                if waiting_queue is None:
+                    all_wait = arrivals(engine, version, len(planned))
+                else:
+                    all_wait = waiting(engine, version, waiting_queue, len(planned))
+                await _unless_refused(all_wait, begun, changed)
                 await engine.control(ControlAction.RESUME)
             run = await running
         finally:
@@ -120,7 +132,7 @@ class Ground:
             raise next(iter(run.errors.values()))
         return run
 
-    async def post(self, engine: Backend, path: str, body: dict[str, Any]) -> list[Part]:
+    async def post(self, engine: Backend, path: str, body: dict[str, Any]) -> list[bytes]:
         """What a route of the server sends for this body, in the pieces that it sends."""
         return await self._post(engine, path, body)
 
@@ -141,22 +153,23 @@ class Ground:
                         Progress(engine=engine.info.name, state=record.state, fraction=record.progress)
                     )
 
-    async def _until_all_wait(
-        self, engine: Backend, version: int, count: int, begun: list[Run], changed: asyncio.Event
-    ) -> None:
-        """Until each request has arrived in the engine, or has been refused."""
-        arriving = asyncio.create_task(arrivals(engine, version, count))
-        try:
-            while not arriving.done():
-                refusing = asyncio.create_task(changed.wait())
-                await asyncio.wait({arriving, refusing}, return_when=asyncio.FIRST_COMPLETED)
-                refusing.cancel()
-                changed.clear()
-                if begun and begun[0].errors:
-                    return
-        finally:
-            arriving.cancel()
-            await asyncio.wait({arriving})
+
+async def _unless_refused(
+    all_wait: Coroutine[Any, Any, None], begun: list[Run], changed: asyncio.Event
+) -> None:
+    """Until all requests wait in the engine, or one has been refused."""
+    arriving = asyncio.create_task(all_wait)
+    try:
+        while not arriving.done():
+            refusing = asyncio.create_task(changed.wait())
+            await asyncio.wait({arriving, refusing}, return_when=asyncio.FIRST_COMPLETED)
+            refusing.cancel()
+            changed.clear()
+            if begun and begun[0].errors:
+                return
+    finally:
+        arriving.cancel()
+        await asyncio.wait({arriving})
 
 
 async def arrivals(engine: Backend, version: int, count: int) -> None:
@@ -165,4 +178,12 @@ async def arrivals(engine: Backend, version: int, count: int) -> None:
     async for entries in engine.recorder.follow(version):
         arrived += [entry.record for entry in entries if isinstance(entry.record, RequestArrived)]
         if len(arrived) >= count:
+            return
+
+
+async def waiting(engine: Backend, version: int, queue: str, count: int) -> None:
+    """Until the engine says, after this version of its log, that so many wait in that queue."""
+    async for entries in engine.recorder.follow(version):
+        samples = [entry.record for entry in entries if isinstance(entry.record, QueueSample)]
+        if any(sample.queues.get(queue) == count for sample in samples):
             return

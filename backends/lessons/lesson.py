@@ -1,16 +1,22 @@
-"""A lesson as it lies in ``assets/lessons/<nn>-<slug>.<lang>.md``: front matter, then the text.
+"""A lesson as it lies in ``assets/lessons/<nn>-<slug>.<lang>.md``: three parts, ``+++`` between them.
 
-The front matter is TOML between two lines ``+++``; the text is plain Markdown, without HTML. Files
-are read when they are asked for, so that whoever writes one sees it at once.
+    +++
+    title = …            front matter, in TOML
+    +++
+    What to know before predicting.
+    +++
+    What the run shows, which would give the answer away.
+
+The texts are plain Markdown, without HTML. Files are read when they are asked for, so that whoever
+writes one sees it at once.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from markdown_it import MarkdownIt
@@ -70,6 +76,9 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     needs: tuple[str, ...]
     """Engines that its experiment runs on."""
     experiment: str
+    instead: dict[str, str] = {}
+    """Engine → experiment that measures the same on it: what is run where that engine is, unless the
+    visitor chooses otherwise."""
     code: tuple[str, ...]
     """``path::Symbol`` of what does it."""
     prediction: Prediction
@@ -77,6 +86,8 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """In the order of the table."""
     picture: PictureWords | None = None
     text: str
+    after: str
+    """Shown once it has run, or on demand."""
 
 
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -108,13 +119,14 @@ def read_lesson(slug: str, lang: str, folder: Path = FOLDER) -> Lesson:
 
 def parse(path: Path) -> Lesson:
     """Raises ``ValueError`` with the file's name and what is wrong in it."""
-    before, front, text = path.read_text(encoding="utf-8").split(FENCE, 2)
-    if before:
-        raise ValueError(f"{path.name} does not begin with +++")
+    before, *parts = path.read_text(encoding="utf-8").split(FENCE)
+    if before or len(parts) != 3:
+        raise ValueError(f"{path.name} does not begin with +++ and have three parts")
+    front, text, after = parts
     number, slug = _name(path)
-    fields: Mapping[str, Any] = tomllib.loads(front)
+    fields = {**tomllib.loads(front), "text": text.strip(), "after": after.strip()}
     try:
-        return msgspec.convert({**fields, "number": number, "slug": slug, "text": text.strip()}, Lesson)
+        return msgspec.convert({**fields, "number": number, "slug": slug}, Lesson)
     except msgspec.ValidationError as error:
         raise ValueError(f"{path.name}: {error}") from None
 

@@ -1,4 +1,5 @@
-"""Experiments under way: few on the server, one a visitor, each ended when nobody watches it."""
+"""Experiments under way: few on the server, one a visitor, each ended when nobody watches it. What the
+engines of the last ones recorded is kept for a while."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from backends.errors import Overloaded, ServescopeError
-from backends.lessons.ground import Ground, Progress
+from backends.lessons.ground import EngineTrace, Ground, Progress
 from backends.lessons.outcome import Outcome
 
 MOST_RUNS = 2
 """Each has an engine of its own, with its own copy of the weights."""
+MOST_KEPT = 8
+"""Runs that have ended and whose records can still be had; the oldest are forgotten first."""
 RETRY_AFTER = 5.0
 
 Experiment = Callable[[Ground], Awaitable[Outcome]]
@@ -26,6 +29,13 @@ class RunStopped(ServescopeError):
     code = "run_stopped"
 
 
+class UnknownRun(ServescopeError):
+    """No experiment of that id, or no longer."""
+
+    status = 404
+    code = "unknown_run"
+
+
 class LessonRun:
     """One experiment under way."""
 
@@ -34,8 +44,10 @@ class LessonRun:
         self.visitor = visitor
         self.progress: Progress | None = None
         """The latest; who watches slowly misses those between."""
+        self.traces: list[EngineTrace] = []
+        """Of the engines that it ran on, once there is an outcome."""
         self._changed = asyncio.Event()
-        self.task = asyncio.ensure_future(experiment(make_ground(self._report)))
+        self.task = asyncio.create_task(self._measure(experiment, make_ground(self._report)))
         self.task.add_done_callback(lambda _: self._changed.set())
 
     async def events(self) -> AsyncGenerator[Progress | Outcome, None]:
@@ -55,6 +67,11 @@ class LessonRun:
         self.task.cancel()
         await asyncio.wait({self.task})
 
+    async def _measure(self, experiment: Experiment, ground: Ground) -> Outcome:
+        outcome = await experiment(ground)
+        self.traces = ground.traces()
+        return outcome
+
     def _report(self, progress: Progress) -> None:
         self.progress = progress
         self._changed.set()
@@ -67,6 +84,8 @@ class LessonRuns:
         self._make_ground = make_ground
         self._most = most
         self._runs: dict[str, LessonRun] = {}
+        self._traces: dict[str, list[EngineTrace]] = {}
+        """By an id that cannot be guessed, so that they are for whoever ran it; oldest first."""
 
     @property
     def num_running(self) -> int:
@@ -85,17 +104,33 @@ class LessonRuns:
             )
         run = LessonRun(visitor, experiment, self._make_ground)
         self._runs[run.run_id] = run
-        run.task.add_done_callback(lambda _: self._runs.pop(run.run_id, None))
+        run.task.add_done_callback(lambda _: self._end(run))
         return run
 
-    async def stop(self, run_id: str) -> bool:
-        """False: there is no such run, or no longer."""
+    def traces(self, run_id: str) -> list[EngineTrace]:
+        """What the engines of a run recorded, in the order of their start. Raises ``UnknownRun``."""
+        if run_id not in self._traces:
+            raise UnknownRun(
+                f"The records of this run are not here. Those of the last {MOST_KEPT} runs are kept: "
+                "run the experiment again.",
+                field="run_id",
+            )
+        return self._traces[run_id]
+
+    async def stop(self, run_id: str) -> None:
+        """Returns when its engines are gone. Raises ``UnknownRun``."""
         run = self._runs.get(run_id)
         if run is None:
-            return False
+            raise UnknownRun("No experiment of that id is under way.", field="run_id")
         await run.stop()
-        return True
 
     async def close(self) -> None:
         """The server stops."""
         await asyncio.gather(*(run.stop() for run in list(self._runs.values())))
+
+    def _end(self, run: LessonRun) -> None:
+        del self._runs[run.run_id]
+        if run.traces:
+            self._traces[run.run_id] = run.traces
+        while len(self._traces) > MOST_KEPT:
+            del self._traces[next(iter(self._traces))]

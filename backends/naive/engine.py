@@ -18,7 +18,7 @@ from typing import ClassVar
 from backends.base import BackendInfo, ControlAction, TokenChunk
 from backends.engine_child import WorkerReady
 from backends.errors import EngineDied, MisdeliveredResult, ServescopeError
-from backends.hosted import HostedEngine
+from backends.hosted import TORCH_MODULES, HostedEngine
 from backends.models import PreparedModel
 from backends.naive.messages import RowResult, StepResult, WorkerConfig
 from backends.naive.model_executor import ModelExecutor
@@ -61,11 +61,14 @@ class NaiveEngine(HostedEngine):
     notes = NOTES
     message_type = StepResult
     main = "backends.naive.model_worker:main"
+    preload = TORCH_MODULES
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.workload_manager = WorkloadManager(settings.batch_size)
-        self.executor = ModelExecutor(self.send, ResultRouting(settings.result_routing))
+        self.executor = ModelExecutor(
+            self.send, ResultRouting(settings.result_routing), whole_answer_lag=settings.result_lag
+        )
         self._step_ids = itertools.count()
         self._loops = [
             threading.Thread(target=self.requests_processing_loop, name="naive-streams", daemon=True),

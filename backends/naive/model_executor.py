@@ -10,6 +10,9 @@ queue, and each takes what comes first::
 
 ``ResultRouting.SHARED`` keeps exactly that and counts what went to the wrong call;
 ``ResultRouting.PER_CALL`` gives every call a queue of its own.
+
+With one queue all goes well as long as both threads come to wait in the order in which they sent. A thread
+can lose the processor between the two; ``whole_answer_lag`` does that to the second one, for certain.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -37,9 +41,11 @@ class ModelExecutor:
         self,
         send: Callable[[msgspec.Struct], None],
         result_routing: ResultRouting = ResultRouting.PER_CALL,
+        whole_answer_lag: float = 0.0,
     ) -> None:
         self._send = send
         self._routing = result_routing
+        self._whole_answer_lag = whole_answer_lag
         self._call_ids = itertools.count()
         self._lock = threading.Lock()
         self._result_queue: ResultQueue = queue.Queue()
@@ -47,13 +53,14 @@ class ModelExecutor:
         self.num_misdelivered = 0
         """Results that reached a call other than their own."""
 
-    def execute_forward_batch(self, sequences: list[Sequence]) -> StepResult:
+    def execute_forward_batch(self, sequences: list[Sequence], lag: float = 0.0) -> StepResult:
         """One step for ``sequences``. Waits for the result; raises ``EngineDied``.
 
         Under ``SHARED`` the result can be another call's: compare ids before you believe it.
+        ``lag``: seconds between sending the call and waiting for its result.
         """
         call_id = next(self._call_ids)
-        result = self._call(ForwardBatch(call_id, [_input(sequence) for sequence in sequences]))
+        result = self._call(ForwardBatch(call_id, [_input(sequence) for sequence in sequences]), lag)
         if result.call_id != call_id:
             self.num_misdelivered += 1
         return result
@@ -64,7 +71,8 @@ class ModelExecutor:
         ones are left out. Each ``next`` waits like ``execute_forward_batch``.
         """
         while not all(sequence.done or sequence.aborted for sequence in sequences):
-            yield self.execute_forward_batch([sequence for sequence in sequences if not sequence.aborted])
+            batch = [sequence for sequence in sequences if not sequence.aborted]
+            yield self.execute_forward_batch(batch, self._whole_answer_lag)
 
     def deliver(self, result: StepResult) -> None:
         """A result of the worker arrived: put it where a call waits for it."""
@@ -93,12 +101,14 @@ class ModelExecutor:
             queues = {id(q): q for q in (self._result_queue, *self._queue_of_call.values())}
         return sum(q.qsize() for q in queues.values())
 
-    def _call(self, call: ForwardBatch) -> StepResult:
+    def _call(self, call: ForwardBatch, lag: float) -> StepResult:
         result_queue = self._result_queue if self._routing is ResultRouting.SHARED else queue.Queue()
         with self._lock:
             self._queue_of_call[call.call_id] = result_queue
         try:
             self._send(call)
+            if lag:
+                time.sleep(lag)
             result = result_queue.get()
         finally:
             with self._lock:

@@ -12,6 +12,7 @@ import pytest
 
 from backends.lessons.lesson import read_lesson, slugs
 from backends.settings import Settings
+from backends.trace import read_trace
 from tests.api.serving import Served, serving
 from tests.fakes import FakeBackend
 
@@ -46,8 +47,8 @@ async def events_of(response: httpx.Response) -> AsyncIterator[tuple[str, dict[s
             yield name, json.loads(line.removeprefix("data: "))
 
 
-def run_of(client: httpx.AsyncClient, slug: str = "shape-of-a-batch", visitor: str = "ada") -> Any:
-    return client.stream("POST", f"/lessons/{slug}/runs", json={"visitor": visitor})
+def run_of(client: httpx.AsyncClient, slug: str = "shape-of-a-batch", **body: str) -> Any:
+    return client.stream("POST", f"/lessons/{slug}/runs", json={"visitor": "ada", **body})
 
 
 async def until(name: str, response: httpx.Response) -> dict[str, Any]:
@@ -74,6 +75,7 @@ async def test_a_lesson_brings_its_text_as_html_and_not_its_source() -> None:
     assert "<strong>row</strong>" in lesson["html"]
     assert lesson["prediction"]["compares"] == "last_width"
     assert lesson["code"]
+    assert "grows with every token" in lesson["after_html"]
     assert "text" not in lesson
 
 
@@ -81,13 +83,18 @@ async def test_a_run_streams_progress_and_then_what_was_measured() -> None:
     async with (
         serving(make_engine=Engines()) as served,
         served.client() as client,
-        run_of(client) as response,
     ):
-        assert response.headers["content-type"].startswith("text/event-stream")
-        events = [event async for event in events_of(response)]
+        async with run_of(client) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            events = [event async for event in events_of(response)]
+
+        trace = await client.get(f"/lessons/runs/{events[0][1]['run']}/trace")
 
     assert events[0][0] == "run"
     assert events[-1][0] == "outcome"
+    assert events[-1][1]["engines"] == ["naive"]
+    assert read_trace(trace.content.splitlines()).header.backend == "naive"
+    assert "lesson-0-naive.trace.jsonl" in trace.headers["content-disposition"]
     values = {measured["name"]: measured["value"] for measured in events[-1][1]["measured"]}
     assert values["last_width"] == values["first_width"] + values["steps"] - 1
     assert {name for name, _ in events[1:-1]} <= {"progress"}
@@ -156,6 +163,7 @@ async def test_a_lesson_whose_engine_is_not_there_says_what_is_missing() -> None
     [
         ("/lessons?lang=fr", 400, "'fr'"),
         ("/lessons/nothing", 404, "No lesson 'nothing'"),
+        ("/lessons/runs/nothing/trace", 404, "run the experiment again"),
         ("/lessons/..%2F..%2Fapp.py", 404, ""),
     ],
 )
@@ -164,6 +172,24 @@ async def test_what_is_not_there_is_refused_in_words(path: str, status: int, wor
         response = await client.get(path)
     assert response.status_code == status
     assert words in response.text
+
+
+async def test_a_lesson_with_a_choice_of_engines_runs_on_the_first_or_on_what_was_chosen() -> None:
+    engines = Engines()
+    offered = [FakeBackend(name) for name in ("naive", "paged", "vllm")]
+    async with serving(*offered, make_engine=engines) as served, served.client() as client:
+        lesson = (await client.get("/lessons/blocking-against-async")).json()
+        async with run_of(client, "blocking-against-async", engine="paged") as response:
+            outcome = await until("outcome", response)
+        async with run_of(client, "blocking-against-async", engine="naive") as refused:
+            error = json.loads(await refused.aread())["error"]
+        async with run_of(client, "padding", engine="naive") as no_choice:
+            pass
+
+    assert [engine["name"] for engine in lesson["engine_choice"]] == ["vllm", "paged"]
+    assert outcome["engines"] == ["paged"]
+    assert (refused.status_code, no_choice.status_code) == (400, 400)
+    assert error["message"] == "engine is 'naive'; it must be one of vllm, paged."
 
 
 @pytest.mark.parametrize("body", [{}, {"visitor": ""}, {"visitor": "a b"}, {"visitor": "a", "more": 1}, []])

@@ -1,5 +1,6 @@
 // Predict, run, compare. Nothing measured is shown before there is a prediction.
 
+import { engineForm } from './engine.js';
 import { asPrediction, predictionForm } from './prediction.js';
 import { Outcome } from './outcome.js';
 import { eventsOfRun, stopRun } from './run.js';
@@ -17,6 +18,7 @@ export class Experiment {
       onChange: () => this.#draw(),
       onSubmit: () => this.run(),
     });
+    this.engine = engineForm(lesson.engine_choice, words);
     this.start = h('button', { type: 'button', class: 'lessons-primary', onclick: () => this.run() });
     this.cancel = h(
       'button',
@@ -31,6 +33,7 @@ export class Experiment {
       { class: 'lessons-card lessons-experiment' },
       h('h3', {}, words('lessons.predict')),
       this.form.element,
+      this.engine.element,
       h('div', { class: 'lessons-actions' }, this.start, this.cancel, this.bar),
       this.status,
       this.result,
@@ -82,14 +85,14 @@ export class Experiment {
 
   /** @returns {Promise<{sentence: string, kind: string}|null>} why there is no outcome */
   async #follow(signal) {
-    for await (const { event, data } of eventsOfRun(this.lesson.slug, signal)) {
+    for await (const { event, data } of eventsOfRun(this.lesson.slug, this.engine.value, signal)) {
       if (event === 'run') this.#runId = data.run;
       if (event === 'error') return this.#failure(data.error);
       if (event === 'lost') return { sentence: this.words('lessons.run.lost'), kind: 'error' };
       if (event === 'busy') this.#say(this.words('lessons.run.busy', { why: data.error.message }));
       if (event === 'progress') this.#tell(data);
       if (event === 'outcome') {
-        this.known.outcome = data;
+        this.known.outcome = { ...data, run: this.#runId };
         this.#say('');
         this.#showOutcome();
         this.onDone();
@@ -130,6 +133,7 @@ export class Experiment {
     this.cancel.disabled = false;
     this.bar.hidden = !this.isRunning;
     this.form.lock(this.isRunning);
+    this.engine.lock(this.isRunning);
   }
 
   #showOutcome() {

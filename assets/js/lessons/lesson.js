@@ -1,33 +1,49 @@
-// One lesson: its text; beside it the experiment and the code that does it.
+// One lesson: its text, before and after the run; beside it the experiment and the code that does it.
 
+import { AfterRun } from './after.js';
 import { codeOf } from './code.js';
 import { Experiment } from './experiment.js';
 import { h } from '../dom.js';
+import { prose } from './prose.js';
 
 export class LessonView {
   /**
    * @param {object} lesson as `GET /lessons/{slug}` tells it
-   * @param {{said: string|null, outcome: object|null}} known what the visitor said and saw before
+   * @param {{said: string|null, outcome: object|null, asked: boolean}} known what the visitor said and saw
    * @param {{words: Function, previous: object|null, next: object|null, open: Function, onDone: Function}} tools
    */
   constructor(lesson, known, tools) {
     const { words } = tools;
     this.lesson = lesson;
-    this.experiment = new Experiment(lesson, known, tools);
+    this.after = new AfterRun(lesson.after_html, known.asked || known.outcome !== null, words, () => {
+      known.asked = true;
+    });
+    this.experiment = new Experiment(lesson, known, {
+      words,
+      onDone: () => {
+        this.after.show();
+        tools.onDone();
+      },
+    });
     this.element = h(
       'article',
       { class: 'lessons-lesson', 'data-slug': lesson.slug },
       h(
         'div',
-        { class: 'lessons-card lessons-text' },
-        h('p', { class: 'lessons-kicker' }, words('lessons.number', { number: lesson.number })),
-        h('h2', { tabindex: '-1' }, lesson.title),
-        prose(lesson.html),
+        { class: 'lessons-column' },
+        h(
+          'div',
+          { class: 'lessons-card lessons-text' },
+          h('p', { class: 'lessons-kicker' }, words('lessons.number', { number: lesson.number })),
+          h('h2', { tabindex: '-1' }, lesson.title),
+          prose(lesson.html),
+        ),
+        this.after.element,
         turns(tools),
       ),
       h(
         'div',
-        { class: 'lessons-beside' },
+        { class: 'lessons-column' },
         this.experiment.element,
         h(
           'section',
@@ -42,14 +58,6 @@ export class LessonView {
   stop() {
     this.experiment.stop();
   }
-}
-
-/** The server's own rendering of a lesson's Markdown, in which HTML was escaped. */
-function prose(html) {
-  const element = h('div', { class: 'lessons-prose' });
-  element.innerHTML = html;
-  for (const pre of element.querySelectorAll('pre')) pre.tabIndex = 0; // it may be wider than its place
-  return element;
 }
 
 function turns({ words, previous, next, open }) {

@@ -44,7 +44,7 @@ class Lessons {
     const lesson = await ask(`lessons/${slug}?lang=${document.documentElement.lang}`);
     if (lesson === null) return this.#fail();
     if (!keepAddress) setParameter('lesson', slug);
-    if (!this.#known.has(slug)) this.#known.set(slug, { said: null, outcome: null });
+    if (!this.#known.has(slug)) this.#known.set(slug, { said: null, outcome: null, asked: false });
     const place = this.#list.findIndex((one) => one.slug === slug);
     this.#view = new LessonView(lesson, this.#known.get(slug), {
       words: this.words,

@@ -1,7 +1,9 @@
-// What was measured, beside what was said: the verdict, a picture, and the table of all values.
+// What was measured, beside what was said: the verdict, a picture, the table of all values, and the
+// records that they come from.
 
 import { barsPicture } from './bars.js';
 import { h } from '../dom.js';
+import { addressOfTrace } from './run.js';
 import { valueInWords, verdictOf } from './values.js';
 
 export class Outcome {
@@ -13,7 +15,7 @@ export class Outcome {
   get elements() {
     const { lesson, outcome, words } = this;
     const picture = lesson.picture === null ? null : barsPicture(lesson.picture, outcome.picture, words);
-    return [this.#verdict(), picture, this.#table()].filter((element) => element !== null);
+    return [this.#verdict(), picture, this.#table(), this.#records()].filter((element) => element !== null);
   }
 
   #verdict() {
@@ -32,6 +34,21 @@ export class Outcome {
       h('thead', {}, headings(words)),
       h('tbody', {}, ...outcome.measured.map((measured) => this.#row(measured, lesson))),
     );
+  }
+
+  /** A file for each engine that ran; an experiment that only counts has none. */
+  #records() {
+    const { engines, run } = this.outcome;
+    const { words } = this;
+    if (engines.length === 0) return null;
+    const links = engines.map((engine, place) =>
+      h(
+        'a',
+        { href: addressOfTrace(run, place), download: '' },
+        engines.length > 1 ? `${place + 1} ${engine}` : engine,
+      ),
+    );
+    return h('p', { class: 'lessons-records' }, words('lessons.records'), ...links);
   }
 
   #row({ name, value, unit, exposure }, { measured, prediction }) {

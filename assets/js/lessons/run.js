@@ -5,12 +5,12 @@ const LONGEST_WAIT = 60; // seconds that a Retry-After is believed
 /**
  * `run`, `progress` …, then `outcome` or `error`; `busy` whenever the server asks to come back later,
  * which is done; `lost` when the connection breaks. Ends at once when aborted.
- * @param {string} slug @param {AbortSignal} signal
+ * @param {string} slug @param {string|null} engine where there is a choice @param {AbortSignal} signal
  */
-export async function* eventsOfRun(slug, signal) {
+export async function* eventsOfRun(slug, engine, signal) {
   try {
     while (!signal.aborted) {
-      const response = await ask(slug, signal);
+      const response = await ask(slug, engine, signal);
       if (response.ok) {
         yield* readEvents(response.body);
         return;
@@ -28,11 +28,11 @@ export async function* eventsOfRun(slug, signal) {
   }
 }
 
-function ask(slug, signal) {
+function ask(slug, engine, signal) {
   return fetch(new URL(`lessons/${slug}/runs`, document.baseURI), {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ visitor: window.servescope.visitor }),
+    body: JSON.stringify({ visitor: window.servescope.visitor, engine }),
     signal,
   });
 }
@@ -41,6 +41,11 @@ function ask(slug, signal) {
 export async function stopRun(runId) {
   const address = new URL(`lessons/runs/${runId}`, document.baseURI);
   await fetch(address, { method: 'DELETE' }).catch(() => null); // away: the stream breaks, and says so
+}
+
+/** Where what an engine of a run recorded can be had. @param {number} place of the engine in the run */
+export function addressOfTrace(runId, place) {
+  return new URL(`lessons/runs/${runId}/trace?engine=${place}`, document.baseURI).href;
 }
 
 /** The events of a stream of bytes, whatever pieces they come in. @param {ReadableStream} body */

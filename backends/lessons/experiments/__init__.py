@@ -6,7 +6,7 @@ from backends.lessons.experiments import batching, caching, counting, paging, qu
 from backends.lessons.runs import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "blocking_calls": batching.blocking_calls,
+    "blocking_mode": batching.blocking_mode,
     "lines_of_code": counting.lines_of_code,
     "long_prefill": waiting.long_prefill,
     "no_cache": caching.no_cache,
@@ -21,5 +21,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "shape_of_a_batch": batching.shape_of_a_batch,
     "static_batch": batching.static_batch,
     "streaming": waiting.streaming,
+    "waiting_client": batching.waiting_client,
     "why_so_much_memory": counting.why_so_much_memory,
 }

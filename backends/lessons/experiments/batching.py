@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from backends.base import Backend
 from backends.lessons.facts import most_rows, steps_of, tokens_scheduled, width
 from backends.lessons.ground import Ground
 from backends.lessons.outcome import Outcome, Picture, Unit, derived, measured
 from backends.lessons.prompts import now, prompt_of
 from backends.records import Phase, StepRecord
+from backends.workloads.workload import Planned
 
 ROOM = {"max_model_len": 1024, "max_tokens": 512}
 """What experiments need, whatever the operator's limits for chats are."""
+VLLM_SHARE = 0.3
+"""Of a GPU's memory, for a vLLM of an experiment's own: the operator's may hold half of it."""
 
 SHAPE_PROMPTS = ("Once upon a time", "The capital of France")
 SHAPE_TOKENS = 22
@@ -100,29 +104,42 @@ def _useful_rows(steps: list[StepRecord]) -> int:
 
 
 NUM_CALLS = 4
-CALL_TOKENS = 16
+CALL_TOKENS = 8
 
 
-async def blocking_calls(ground: Ground) -> Outcome:
+async def waiting_client(ground: Ground) -> Outcome:
     """Four requests by a client that waits for each answer, then by one that does not."""
     async with ground.engine("paged", num_blocks=64, **ROOM) as engine:
-        planned = [now(await prompt_of(engine, 8, seed=number), CALL_TOKENS) for number in range(NUM_CALLS)]
-        one_by_one = [await ground.run(engine, [request], together=False) for request in planned]
+        planned = await _calls(engine)
+        in_turn = [await ground.run(engine, [request], together=False) for request in planned]
         at_once = await ground.run(engine, planned)
-    waited = [step for run in one_by_one for step in steps_of(run)]
-    together = steps_of(at_once)
+    return _in_turn_against_at_once([step for run in in_turn for step in steps_of(run)], steps_of(at_once))
+
+
+async def blocking_mode(ground: Ground) -> Outcome:
+    """Four requests that come together, to vLLM's blocking call and to its asynchronous one."""
+    async with ground.engine("vllm", num_blocks=96, gpu_memory_utilization=VLLM_SHARE, **ROOM) as engine:
+        planned = await _calls(engine)
+        blocking = await ground.run(engine, planned, mode="blocking", together=False)
+        at_once = await ground.run(engine, planned, mode="async", waiting_queue="waiting")
+    return _in_turn_against_at_once(steps_of(blocking), steps_of(at_once))
+
+
+async def _calls(engine: Backend) -> list[Planned]:
+    return [now(await prompt_of(engine, 8, seed=number), CALL_TOKENS) for number in range(NUM_CALLS)]
+
+
+def _in_turn_against_at_once(in_turn: list[StepRecord], at_once: list[StepRecord]) -> Outcome:
     return Outcome(
         measured=[
-            measured("waiting_steps", len(waited), Unit.STEPS),
-            measured("at_once_steps", len(together), Unit.STEPS),
-            measured("waiting_rows", most_rows(waited), Unit.ROWS),
-            measured("at_once_rows", most_rows(together), Unit.ROWS),
-            derived("waiting_time", sum(step.duration for step in waited), Unit.SECONDS),
-            derived("at_once_time", sum(step.duration for step in together), Unit.SECONDS),
+            measured("in_turn_steps", len(in_turn), Unit.STEPS),
+            measured("at_once_steps", len(at_once), Unit.STEPS),
+            measured("in_turn_rows", most_rows(in_turn), Unit.ROWS),
+            measured("at_once_rows", most_rows(at_once), Unit.ROWS),
+            derived("in_turn_time", sum(step.duration for step in in_turn), Unit.SECONDS),
+            derived("at_once_time", sum(step.duration for step in at_once), Unit.SECONDS),
         ],
         picture=Picture(
-            series=("rows",),
-            bars=[[float(len(step.rows))] for step in [*waited, *together]],
-            unit=Unit.ROWS,
+            series=("rows",), bars=[[float(len(step.rows))] for step in [*in_turn, *at_once]], unit=Unit.ROWS
         ),
     )

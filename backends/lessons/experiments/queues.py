@@ -17,13 +17,19 @@ from backends.workloads.run import Run
 
 READ_TOKENS = 24
 NUM_EACH = 3
+MIXED_TOKENS = 6
+LAG = 0.02
+"""Seconds by which one of two threads is late: what happens by chance on a busy machine."""
 
 
 async def one_queue_per_request(ground: Ground) -> Outcome:
     """A reader who pauses beside one who does not; then results on one queue, and on one for each call."""
-    depths = await _slow_reader(ground)
-    shared = await _mixed(ground, "shared")
-    per_call = await _mixed(ground, "per_call")
+    settings = {"batch_size": NUM_EACH, "result_lag": LAG, **ROOM}
+    async with ground.engine("naive", result_routing="per_call", **settings) as engine:
+        depths = await _slow_reader(ground, engine)
+        per_call = await _mixed(ground, engine)
+    async with ground.engine("naive", result_routing="shared", **settings) as engine:
+        shared = await _mixed(ground, engine)
     return Outcome(
         measured=[
             measured("slow_depth", max(slow for slow, _ in depths), Unit.TOKENS),
@@ -40,26 +46,25 @@ async def one_queue_per_request(ground: Ground) -> Outcome:
     )
 
 
-async def _slow_reader(ground: Ground) -> list[tuple[int, int]]:
+async def _slow_reader(ground: Ground, engine: Backend) -> list[tuple[int, int]]:
     """Tokens that wait for the one who pauses and for the other, at each sample."""
-    async with ground.engine("naive", batch_size=2, **ROOM) as engine:
-        slow = GenerationRequest(
-            request_id=uuid.uuid4().hex,
-            prompt=await prompt_of(engine, 4, seed=1),
-            sampling=SamplingParams(max_tokens=READ_TOKENS, temperature=0.0, ignore_eos=True),
-            source=Source.WORKLOAD,
-        )
-        fast = now(await prompt_of(engine, 4, seed=2), READ_TOKENS)
-        version, goes_on = engine.recorder.version, asyncio.Event()
-        await engine.control(ControlAction.PAUSE)
-        async with asyncio.TaskGroup() as reading:
-            reading.create_task(_read_one_then_wait(engine, slow, goes_on))
-            await arrivals(engine, version, 1)
-            try:
-                run = await ground.run(engine, [fast])
-            finally:
-                goes_on.set()
-        records = [entry.record for entry in engine.recorder.since(version)]
+    slow = GenerationRequest(
+        request_id=uuid.uuid4().hex,
+        prompt=await prompt_of(engine, 4, seed=1),
+        sampling=SamplingParams(max_tokens=READ_TOKENS, temperature=0.0, ignore_eos=True),
+        source=Source.WORKLOAD,
+    )
+    fast = now(await prompt_of(engine, 4, seed=2), READ_TOKENS)
+    version, goes_on = engine.recorder.version, asyncio.Event()
+    await engine.control(ControlAction.PAUSE)
+    async with asyncio.TaskGroup() as reading:
+        reading.create_task(_read_one_then_wait(engine, slow, goes_on))
+        await arrivals(engine, version, 1)
+        try:
+            run = await ground.run(engine, [fast])
+        finally:
+            goes_on.set()
+    records = [entry.record for entry in engine.recorder.since(version)]
     return _depths(records, slow.request_id, run.request_ids[0])
 
 
@@ -80,15 +85,18 @@ def _depths(records: list[AnyRecord], slow: str, fast: str) -> list[tuple[int, i
     return depths
 
 
-async def _mixed(ground: Ground, routing: str) -> list[Run]:
+async def _mixed(ground: Ground, engine: Backend) -> list[Run]:
     """The run of streams and that of whole answers, which two loops serve side by side."""
-    async with ground.engine("naive", result_routing=routing, batch_size=NUM_EACH, **ROOM) as engine:
-        planned = [now(await prompt_of(engine, 4, seed=number), READ_TOKENS) for number in range(NUM_EACH)]
-        async with asyncio.TaskGroup() as asking:
-            runs = [
-                asking.create_task(ground.run(engine, planned, stream=stream, together=False, may_fail=True))
-                for stream in (True, False)
-            ]
+    planned = [now(await prompt_of(engine, 4, seed=number), MIXED_TOKENS) for number in range(NUM_EACH)]
+    version = engine.recorder.version
+    await engine.control(ControlAction.PAUSE)
+    async with asyncio.TaskGroup() as asking:
+        runs = [
+            asking.create_task(ground.run(engine, planned, stream=stream, together=False, may_fail=True))
+            for stream in (True, False)
+        ]
+        await arrivals(engine, version, 2 * NUM_EACH)
+        await engine.control(ControlAction.RESUME)
     return [run.result() for run in runs]
 
 

@@ -9,7 +9,7 @@ from backends.lessons.experiments.batching import ROOM
 from backends.lessons.facts import timelines
 from backends.lessons.ground import Ground
 from backends.lessons.outcome import Outcome, Picture, Unit, derived
-from backends.lessons.prompts import now, prompt_of
+from backends.lessons.prompts import now, prompt_of, warm_up
 from backends.workloads.run import Run
 
 NUM_REQUESTS = 8
@@ -27,8 +27,8 @@ async def replicas(ground: Ground) -> Outcome:
         planned = [
             now(await prompt_of(engines[0], 8, seed=number), REPLICA_TOKENS) for number in range(NUM_REQUESTS)
         ]
-        for engine in engines:  # the first forward pass of a process is slower than all others
-            await ground.run(engine, planned[:1])
+        for engine in engines:
+            await ground.run(engine, [warm_up(planned[0])])
         alone = [await ground.run(engines[0], planned)]
         async with asyncio.TaskGroup() as sharing:
             runs = [

@@ -10,20 +10,20 @@ from backends.lessons.experiments.batching import ROOM
 from backends.lessons.facts import known, most_rows, rows_of, steps_of, timelines, tokens_scheduled
 from backends.lessons.ground import Ground
 from backends.lessons.outcome import Outcome, Picture, Unit, derived, measured
-from backends.lessons.prompts import now, prompt_of
+from backends.lessons.prompts import now, prompt_of, warm_up
 from backends.metrics import Summary
 from backends.records import Phase, TokenEmitted
 from backends.workloads.run import Run
 
 CROWD = 6
-CROWD_TOKENS = 16
+CROWD_TOKENS = 8
 
 
 async def one_at_a_time(ground: Ground) -> Outcome:
     """One request alone; then six of the same at once, on an engine that serves one at a time."""
     async with ground.engine("generate", **ROOM) as engine:
         planned = [now(await prompt_of(engine, 8, seed=number), CROWD_TOKENS) for number in range(CROWD)]
-        await ground.run(engine, planned[:1])  # the first forward pass of a process is slower than all others
+        await ground.run(engine, [warm_up(planned[0])])
         alone = await ground.run(engine, planned[:1])
         crowd = await ground.run(engine, planned)
     alone_e2e = known(timelines(alone)[0].e2e)
@@ -49,14 +49,14 @@ async def one_at_a_time(ground: Ground) -> Outcome:
     )
 
 
-STREAM_TOKENS = 24
+STREAM_TOKENS = 12
 
 
 async def streaming(ground: Ground) -> Outcome:
     """The same answer twice on the same engine: token by token, and whole at its end."""
     async with ground.engine("naive", batch_size=1, **ROOM) as engine:
         planned = [now(await prompt_of(engine, 8, seed=1), STREAM_TOKENS)]
-        await ground.run(engine, planned)  # the first forward pass of a process is slower than all others
+        await ground.run(engine, [warm_up(planned[0])])
         streamed = await ground.run(engine, planned)
         whole = await ground.run(engine, planned, stream=False)
     computed = tokens_scheduled(steps_of(streamed)), tokens_scheduled(steps_of(whole))
@@ -81,7 +81,7 @@ def _compare(one: int, other: int) -> str:
     return "less" if one < other else "more"
 
 
-DECODER_TOKENS = 40
+DECODER_TOKENS = 32
 LONG_PREFILL = 400
 ARRIVES_AFTER = 10
 """Tokens that those who decode have by then."""

@@ -28,6 +28,8 @@ name = "One"
 how = "counted"
 +++
 Text.
++++
+What it shows.
 """
 
 
@@ -47,7 +49,7 @@ def test_both_languages_have_the_same_structure(slug: str) -> None:
 
     assert korean.number == english.number
     assert korean.needs == english.needs
-    assert korean.experiment == english.experiment
+    assert (korean.experiment, korean.instead) == (english.experiment, english.instead)
     assert korean.code == english.code
     assert list(korean.measured) == list(english.measured)
     assert korean.prediction.compares == english.prediction.compares
@@ -64,26 +66,28 @@ def test_both_languages_have_the_same_structure(slug: str) -> None:
         english.picture.bars if english.picture else ()
     )
     assert korean.text.count("```") == english.text.count("```")
+    assert korean.after.count("```") == english.after.count("```")
 
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_the_korean_text_is_korean(slug: str) -> None:
     lesson = read_lesson(slug, "ko")
-    words = [lesson.title, lesson.prediction.question, lesson.text]
+    words = [lesson.title, lesson.prediction.question, lesson.text, lesson.after]
     words += [word for measured in lesson.measured.values() for word in (measured.name, measured.how)]
     assert [text for text in words if not any("가" <= letter <= "힣" for letter in text)] == []
 
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_a_lesson_is_short(slug: str) -> None:
-    assert FEWEST_WORDS <= len(read_lesson(slug, "en").text.split()) <= MOST_WORDS
+    lesson = read_lesson(slug, "en")
+    assert FEWEST_WORDS <= len(f"{lesson.text} {lesson.after}".split()) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_what_is_predicted_is_measured_and_what_runs_exists(slug: str) -> None:
     lesson = read_lesson(slug, "en")
     assert lesson.prediction.compares in lesson.measured
-    assert lesson.experiment in EXPERIMENTS
+    assert {lesson.experiment, *lesson.instead.values()} <= set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("slug", SLUGS)
@@ -95,7 +99,9 @@ def test_every_symbol_beside_the_text_can_be_shown(slug: str) -> None:
 
 
 def test_no_experiment_is_without_its_lesson() -> None:
-    assert {read_lesson(slug, "en").experiment for slug in SLUGS} == set(EXPERIMENTS)
+    lessons = [read_lesson(slug, "en") for slug in SLUGS]
+    named = [name for lesson in lessons for name in (lesson.experiment, *lesson.instead.values())]
+    assert sorted(named) == sorted(EXPERIMENTS)
 
 
 def test_html_in_a_text_is_shown_as_text() -> None:
@@ -125,4 +131,11 @@ def test_a_mistake_in_the_front_matter_names_the_file_and_the_field(tmp_path: Pa
     path = tmp_path / "01-wrong.en.md"
     path.write_text(FRONT.replace('compares = "one"', "compares = 1"))
     with pytest.raises(ValueError, match=r"01-wrong\.en\.md.*prediction\.compares"):
+        parse(path)
+
+
+def test_a_lesson_without_a_part_after_the_run_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "01-short.en.md"
+    path.write_text(FRONT.removesuffix("+++\nWhat it shows.\n"))
+    with pytest.raises(ValueError, match=r"01-short\.en\.md .*three parts"):
         parse(path)

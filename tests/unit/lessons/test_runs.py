@@ -12,9 +12,10 @@ from backends.errors import EngineUnavailable, InvalidRequest, Overloaded
 from backends.lessons.ground import Ground, Progress
 from backends.lessons.outcome import Outcome, Unit, measured
 from backends.lessons.prompts import now, prompt_of
-from backends.lessons.runs import LessonRun, LessonRuns, RunStopped
-from backends.records import State, StepRecord
+from backends.lessons.runs import MOST_KEPT, LessonRun, LessonRuns, RunStopped, UnknownRun
+from backends.records import AnyRecord, State, StepRecord
 from backends.settings import Settings
+from backends.trace import read_trace
 from tests.fakes import FakeBackend
 
 PATIENCE = 20
@@ -99,13 +100,34 @@ async def test_a_stopped_run_leaves_no_engine_and_says_that_it_was_stopped() -> 
     runs = runs_on(engines)
     run = runs.begin(never_ends, "ada")
     await seen_by(run, lambda progress: progress.num_requests == 1)
-    assert await runs.stop(run.run_id)
+    await runs.stop(run.run_id)
 
     assert engines.all_stopped
     assert runs.num_running == 0
-    assert not await runs.stop(run.run_id)
+    for ask in (runs.stop(run.run_id), asyncio.to_thread(runs.traces, run.run_id)):
+        with pytest.raises(UnknownRun):
+            await ask
     with pytest.raises(RunStopped):
         [event async for event in run.events()]
+
+
+async def test_the_records_of_the_last_runs_are_kept() -> None:
+    runs = runs_on(Engines())
+    ids = []
+    for _ in range(MOST_KEPT + 1):
+        run = runs.begin(count_steps, "ada")
+        [event async for event in run.events()]
+        ids.append(run.run_id)
+
+    [trace] = runs.traces(ids[1])
+    assert trace.engine == "naive"
+    assert len([record for record in read_trace(trace.lines.splitlines()).records if is_step(record)]) == 3
+    with pytest.raises(UnknownRun, match="run the experiment again"):
+        runs.traces(ids[0])
+
+
+def is_step(record: AnyRecord) -> bool:
+    return isinstance(record, StepRecord)
 
 
 async def test_an_engine_that_cannot_run_ends_the_experiment_with_its_reason() -> None:
