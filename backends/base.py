@@ -55,6 +55,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One of ``BackendInfo.modes``; ``None`` is the first of them."""
     visitor: str | None = None
     """Secret id of a browser tab; its requests are aborted when its WebSocket closes."""
+    cache_salt: str | None = None
+    """Blocks are shared among requests of one salt only; a name, and meaning, of vLLM's. Engines without
+    a prefix cache share nothing anyway."""
     traced: bool = False
     """Stamp each chunk on its way (``TokenChunk.way``)."""
 

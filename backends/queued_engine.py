@@ -53,6 +53,7 @@ class QueuedEngine(HostedEngine):
                 prompt_ids=stream.prompt_ids[0],
                 sampling=request.sampling,
                 mode=request.mode,
+                cache_salt=request.cache_salt,
             )
         )
 

@@ -17,6 +17,7 @@ class AddRequest(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
     prompt_ids: list[int]
     sampling: SamplingParams
     mode: str | None = None
+    cache_salt: str | None = None
 
 
 class AbortRequest(msgspec.Struct, frozen=True, tag="abort"):

@@ -33,6 +33,7 @@ def request(
     stream: bool = True,
     visitor: str | None = None,
     mode: str | None = None,
+    cache_salt: str | None = None,
     **sampling: Any,
 ) -> GenerationRequest:
     """Greedy, five tokens, unless said otherwise."""
@@ -44,6 +45,7 @@ def request(
         stream=stream,
         visitor=visitor,
         mode=mode,
+        cache_salt=cache_salt,
     )
 
 

@@ -162,6 +162,7 @@ class _Call:
             sampling=sampling,
             source=Source.API,
             stream=bool(self._body.stream),
+            cache_salt=self._body.cache_salt,
         )
 
     async def _collect(self, answer: Answer, reply: Reply) -> None:

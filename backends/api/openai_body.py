@@ -109,6 +109,8 @@ class SamplingBody(_Strict):
     n: int | None = None
     ignore_eos: bool | None = None
     min_tokens: int | None = None
+    cache_salt: str | None = Field(None, min_length=1, max_length=256)
+    """Blocks are shared with requests of the same salt only; another extension of vLLM's."""
     user: str | None = None
     """Who asks, for OpenAI's own statistics: without effect on the answer, and so are the next."""
     metadata: dict[str, str] | None = None

@@ -222,7 +222,7 @@ class BlockPool:
         while len(hashes) <= index:
             start = len(hashes) * self.block_size
             tokens = array("q", sequence.token_ids[start : start + self.block_size])
-            before = hashes[-1] if hashes else b""
+            before = hashes[-1] if hashes else _root(sequence.cache_salt)
             hashes.append(blake2b(before + tokens.tobytes(), digest_size=16).digest())
         return hashes[index]
 
@@ -233,3 +233,8 @@ class BlockPool:
     def _note_given_back(self, sequence: Sequence, block_ids: list[int]) -> None:
         if block_ids:
             self._changes.given_back.setdefault(sequence.request_id, []).extend(block_ids)
+
+
+def _root(cache_salt: str | None) -> bytes:
+    """What stands before the first block. Its length is that of no block's hash, so none can pass for it."""
+    return b"" if cache_salt is None else blake2b(cache_salt.encode()).digest()

@@ -82,7 +82,7 @@ class EngineCore:
 
     def add(self, request: AddRequest) -> None:
         """Queue a request whose prompt is shorter than ``max_model_len``."""
-        sequence = Sequence.of(request.request_id, request.prompt_ids)
+        sequence = Sequence.of(request.request_id, request.prompt_ids, request.cache_salt)
         sequence.num_forks = request.sampling.n - 1
         self._requests[request.request_id] = self._request(request, sequence, 0)
         self.scheduler.add(sequence)
@@ -137,7 +137,7 @@ class EngineCore:
         siblings = []
         for index in list(request.sample_indices)[1:]:
             name = sample_id(request.added.request_id, index)
-            sequence = Sequence.of(name, request.added.prompt_ids)
+            sequence = Sequence.of(name, request.added.prompt_ids, request.added.cache_salt)
             self.scheduler.fork(request.sequence, sequence)
             self._requests[name] = self._request(request.added, sequence, index)
             siblings.append(self._requests[name])

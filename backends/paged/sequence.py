@@ -43,15 +43,17 @@ class Sequence:
     """Block ids, in the order of the tokens they hold."""
     block_hashes: list[bytes] = field(default_factory=list)
     """Hashes of the full blocks, each over all tokens up to its end; grown as needed."""
+    cache_salt: str | None = None
+    """Only sequences with the same one find each other's blocks."""
     num_forks: int = 0
     """Samples that will fork off when the prompt is computed; places in the batch are kept for them."""
     num_preemptions: int = 0
     was_scheduled: bool = False
 
     @classmethod
-    def of(cls, request_id: str, prompt_ids: list[int]) -> Sequence:
+    def of(cls, request_id: str, prompt_ids: list[int], cache_salt: str | None = None) -> Sequence:
         """A new sequence with nothing computed."""
-        return cls(request_id, list(prompt_ids), len(prompt_ids))
+        return cls(request_id, list(prompt_ids), len(prompt_ids), cache_salt=cache_salt)
 
     @property
     def num_tokens(self) -> int:

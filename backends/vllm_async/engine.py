@@ -145,6 +145,7 @@ class VllmEngine(QueuedEngine):
                 request_id=sample_id(request.request_id, index),
                 prompt_ids=prompt_ids,
                 sampling=request.sampling,
+                cache_salt=request.cache_salt,
             )
             for index, prompt_ids in enumerate(stream.prompt_ids)
         ]

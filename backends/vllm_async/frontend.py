@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from vllm import RequestOutput, SamplingParams
+from vllm import RequestOutput
 from vllm.exceptions import VLLMClientError
+from vllm.inputs import TokensPrompt
 from vllm.renderers.inputs.preprocess import parse_model_prompt
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -112,33 +113,31 @@ class Frontend:
 
     # Texts
 
-    async def _generate(
-        self, request_id: str, prompt_ids: list[int], sampling: SamplingParams
-    ) -> AsyncGenerator[RequestOutput, None]:
-        parsed = parse_model_prompt(self._engine.model_config, {"prompt_token_ids": prompt_ids})
+    async def _generate(self, prompt: Prompt, kind: RequestOutputKind) -> AsyncGenerator[RequestOutput, None]:
+        tokens = TokensPrompt(prompt_token_ids=prompt.prompt_ids)
+        if prompt.cache_salt is not None:
+            tokens["cache_salt"] = prompt.cache_salt
+        parsed = parse_model_prompt(self._engine.model_config, tokens)
         (rendered,) = await self._engine.renderer.render_cmpl_async([parsed])
-        async with contextlib.aclosing(self._engine.generate(rendered, sampling, request_id)) as outputs:
+        sampling = vllm_sampling(prompt, kind)
+        generating = self._engine.generate(rendered, sampling, prompt.request_id)
+        async with contextlib.aclosing(generating) as outputs:
             async for output in outputs:
                 yield output
 
     async def _stream(self, prompt: Prompt) -> None:
         """Asynchronous mode: tokens as they come."""
         answer = self._answers[prompt.request_id]
-        sampling = vllm_sampling(prompt, RequestOutputKind.DELTA)
         try:
-            async for output in self._generate(prompt.request_id, prompt.prompt_ids, sampling):
+            async for output in self._generate(prompt, RequestOutputKind.DELTA):
                 _tell(answer, output)
         except VLLMClientError as error:
             answer.refuse(str(error))
 
     async def _call(self, prompts: Sequence[Prompt]) -> None:
         """Blocking mode: all texts when the last is done."""
-        asked = [
-            (prompt.request_id, prompt.prompt_ids, vllm_sampling(prompt, RequestOutputKind.FINAL_ONLY))
-            for prompt in prompts
-        ]
         answers = [self._answers[prompt.request_id] for prompt in prompts]
-        call = self._caller.submit(self._blocking.generate, asked)
+        call = self._caller.submit(self._blocking.generate, prompts)
         self._calls |= {answer.request_id: call for answer in answers}
         self._send()  # the queue of calls is longer by one
         try:

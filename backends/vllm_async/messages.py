@@ -47,6 +47,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     prompt_ids: list[int]
     sampling: SamplingParams
+    cache_salt: str | None = None
 
 
 class AddCall(msgspec.Struct, frozen=True, kw_only=True, tag="call"):

@@ -22,12 +22,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
 
-from vllm import RequestOutput, SamplingParams
+from vllm import RequestOutput
+from vllm.sampling_params import RequestOutputKind
 
-Generate = Callable[[str, list[int], SamplingParams], AsyncGenerator[RequestOutput, None]]
-"""Request id, prompt, parameters → what ``AsyncLLM.generate`` yields."""
+from backends.vllm_async.messages import Prompt
+
+Generate = Callable[[Prompt, RequestOutputKind], AsyncGenerator[RequestOutput, None]]
+"""What ``AsyncLLM.generate`` yields for a prompt."""
 
 
 class BlockingLLM:
@@ -38,14 +40,15 @@ class BlockingLLM:
         self._loop = loop
         self._lock = threading.Lock()
 
-    def generate(self, prompts: Sequence[tuple[str, list[int], SamplingParams]]) -> list[RequestOutput]:
+    def generate(self, prompts: Sequence[Prompt]) -> list[RequestOutput]:
         """All texts, when the last is done. Blocks, first until no other call runs; never call it on
         the event loop. The prompts of one call share the batch."""
         with self._lock:
             return asyncio.run_coroutine_threadsafe(self._all(prompts), self._loop).result()
 
-    async def _all(self, prompts: Sequence[Any]) -> list[RequestOutput]:
-        return await asyncio.gather(*(self._last(self._generate(*prompt)) for prompt in prompts))
+    async def _all(self, prompts: Sequence[Prompt]) -> list[RequestOutput]:
+        outputs = (self._generate(prompt, RequestOutputKind.FINAL_ONLY) for prompt in prompts)
+        return await asyncio.gather(*map(self._last, outputs))
 
     @staticmethod
     async def _last(outputs: AsyncGenerator[RequestOutput, None]) -> RequestOutput:

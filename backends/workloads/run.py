@@ -46,6 +46,7 @@ async def run_on(
     stream: bool = True,
     temperature: float = 0.0,
     visitor: str | None = None,
+    cache_salt: str | None = None,
     on_change: Callable[[Run], None] = lambda run: None,
 ) -> Run:
     """All of them, at their times; returns when the last has ended. Cancelling it ends them all.
@@ -79,6 +80,7 @@ async def run_on(
                     stream=stream,
                     mode=mode,
                     visitor=visitor,
+                    cache_salt=cache_salt,
                 )
                 delay = run.start_time + request.at - clock()
                 asking.create_task(_ask(engine, run, generation, delay, on_change))

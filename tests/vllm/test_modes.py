@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from itertools import groupby
+from typing import Any
 
 import msgspec
 import pytest
 
+from backends.api.in_process import in_process_post
 from backends.base import ControlAction
+from backends.lessons.experiments import EXPERIMENTS
+from backends.lessons.ground import Ground
+from backends.lessons.lesson import read_lesson
 from backends.records import FinishReason, TokenEmitted
 from backends.vllm_async.engine import VllmEngine
-from tests.engine_harness import Client, Watch, request
+from tests.engine_harness import PATIENCE, Client, Watch, request
+from tests.lesson_values import ALWAYS, VALUES, Trace
 from tests.vllm.harness import held_in_vllm
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -103,3 +109,32 @@ async def test_a_call_that_runs_can_be_taken_back_and_the_next_goes_on(engine: V
 
     assert waits.error is None
     assert calls_of(watch) == [{"comes next"}] * 4
+
+
+class Borrowed:
+    """An engine that is neither started nor stopped: it goes on serving others."""
+
+    def __init__(self, engine: VllmEngine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+
+async def test_the_lesson_measures_what_its_records_come_to(engine: VllmEngine) -> None:
+    lesson, version = read_lesson("blocking-against-async", "en"), engine.recorder.version
+    ground = Ground(lambda name, **_: Borrowed(engine), lambda _: None, in_process_post(engine.settings))  # type: ignore[arg-type]
+    async with asyncio.timeout(PATIENCE):
+        outcome = await EXPERIMENTS[lesson.instead["vllm"]](ground)
+
+    header = next(entry.line for entry in engine.recorder.history()[1])
+    lines = [header, *(entry.line for entry in engine.recorder.since(version))]
+    recomputed = VALUES[lesson.slug](Trace("\n".join(line.decode() for line in lines)))
+    assert {one.name: one.value for one in outcome.measured} == pytest.approx(recomputed)
+    assert recomputed == {**recomputed, **ALWAYS[lesson.slug]}

@@ -108,6 +108,16 @@ async def test_two_requests_share_the_blocks_of_a_common_prefix_with_reference_c
     assert {block: first.ref_counts[block] for block in common} == dict.fromkeys(common, 2)
 
 
+async def test_blocks_are_found_by_requests_of_the_same_salt_only(engine: VllmEngine) -> None:
+    watch = Watch(engine)
+    for name, salt in (("first", "one"), ("alike", "one"), ("apart", "two")):
+        await Client(engine, request(name, SENTENCE * 4, max_tokens=1, cache_salt=salt)).task
+
+    found = {row.request_id: row.num_cached_tokens for step in watch.steps for row in step.rows}
+    assert (found["first"], found["apart"]) == (0, 0)
+    assert found["alike"] >= 64
+
+
 async def test_each_press_runs_one_step_with_one_token_for_each_that_runs(engine: VllmEngine) -> None:
     clients = await held_in_vllm(
         engine, *(request(f"step{i}", f"Count with me {i}", max_tokens=6, ignore_eos=True) for i in range(2))

@@ -56,6 +56,19 @@ def test_a_beginning_is_found_by_its_full_blocks_only() -> None:
     assert pool.find_cached(Sequence.of("D", [99, *TEXT])) == []
 
 
+def test_only_sequences_of_the_same_salt_find_each_others_blocks() -> None:
+    pool = BlockPool(16, 4)
+    salted, plain = (Sequence.of(name, TEXT, salt) for name, salt in (("A", "one class"), ("B", None)))
+    for sequence in (salted, plain):
+        pool.grow(sequence, len(TEXT))
+        sequence.num_computed_tokens = len(TEXT)
+        pool.cache_full_blocks(sequence, 0)
+
+    assert pool.find_cached(Sequence.of("C", TEXT, "one class")) == salted.block_table[:2]
+    assert pool.find_cached(Sequence.of("D", TEXT)) == plain.block_table[:2]
+    assert pool.find_cached(Sequence.of("E", TEXT, "another class")) == []
+
+
 def test_a_prefix_shorter_than_a_block_is_never_shared() -> None:
     pool = BlockPool(8, 4)
     computed(pool, "A", TEXT[:3])

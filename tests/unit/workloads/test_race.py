@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from backends.base import GenerationRequest, TokenChunk
 from backends.errors import Overloaded
 from backends.records import RequestArrived, RequestFinished
 from backends.workloads import race as race_module
@@ -66,6 +67,33 @@ async def test_engines_run_one_after_another_each_with_a_result(races: Races) ->
         assert entry.result is not None
         assert (entry.result.num_complete, entry.result.output_tokens) == (3, 12)
     await asyncio.gather(first.stop(), second.stop())
+
+
+class Listener(FakeBackend):
+    """Keeps what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__("listener")
+        self.asked: list[GenerationRequest] = []
+
+    def generate(self, request: GenerationRequest) -> AsyncIterator[TokenChunk]:
+        self.asked.append(request)
+        return super().generate(request)
+
+
+async def test_every_run_begins_warm_and_finds_nothing_of_an_earlier_one(races: Races) -> None:
+    engine = Listener()
+    for visitor in ("me", "another"):
+        race = races.get(races.begin(SMALL, [(engine, None)], visitor))
+        await until(race, RaceState.DONE)
+
+    warm_ups = [engine.asked[0], engine.asked[4]]
+    assert [(asked.sampling.max_tokens, asked.cache_salt) for asked in warm_ups] == [(2, None)] * 2
+    first, second = ({asked.cache_salt for asked in engine.asked[at : at + 3]} for at in (1, 5))
+    assert len(first) == len(second) == 1
+    assert first != second
+    assert None not in first | second
+    await engine.stop()
 
 
 async def test_one_that_cannot_run_is_reported_and_the_others_go_on(races: Races) -> None:
