@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from backends.archive import Archive
     from backends.base import Backend
     from backends.registry import Registry
     from backends.settings import Settings
@@ -90,7 +91,23 @@ def open_shelf(settings: Settings) -> Shelf:
         raise SystemExit(2) from None
 
 
-def create_app(settings: Settings, registry: Registry, shelf: Shelf | None = None) -> FastAPI:
+def open_archive(settings: Settings, registry: Registry) -> Archive | None:
+    """Where ``--record`` writes. A folder that cannot be had is one line and exit code 2."""
+    if settings.record is None:
+        return None
+    from backends.archive import Archive
+
+    try:
+        settings.record.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"app.py: --record: {settings.record}: {error.strerror}", file=sys.stderr)
+        raise SystemExit(2) from None
+    return Archive(settings.record, [backend.recorder for backend in registry])
+
+
+def create_app(
+    settings: Settings, registry: Registry, shelf: Shelf | None = None, archive: Archive | None = None
+) -> FastAPI:
     """The whole server: routes first, then the page at ``/``. ``shelf``: else the shipped recordings."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
     from fastapi import FastAPI
@@ -101,13 +118,19 @@ def create_app(settings: Settings, registry: Registry, shelf: Shelf | None = Non
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         preloading = [asyncio.create_task(_preload(registry, name)) for name in settings.engines_to_preload]
+        if archive is not None:
+            archive.start()
         yield
         for task in preloading:
             task.cancel()
         await registry.stop()
+        if archive is not None:
+            await archive.close()
 
     app = FastAPI(title="Servescope", lifespan=lifespan, docs_url=None, redoc_url=None)
-    include_routes(app, registry, settings, make_engine=partial(make_engine, settings), shelf=shelf)
+    include_routes(
+        app, registry, settings, make_engine=partial(make_engine, settings), shelf=shelf, archive=archive
+    )
     return mount_page(app, registry, settings)
 
 
@@ -148,11 +171,13 @@ def main() -> None:
 
     settings = parse_settings()
     shelf = open_shelf(settings)
+    registry = build_registry(settings)
+    archive = open_archive(settings, registry)
     settings = with_instructor_key(settings)
     listener = listen(settings)
     import uvicorn
 
-    app = create_app(settings, build_registry(settings), shelf)
+    app = create_app(settings, registry, shelf, archive)
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -63,6 +63,7 @@ class Settings(BaseSettings):
     replay: Names = Field(
         (), description="recordings to show, comma-separated; without --backends no engine is offered"
     )
+    record: Path | None = Field(None, description="folder for every engine's records, as they come")
     backends: Names = Field(
         default_factory=lambda given: () if given.get("replay") else SHIPPED_BACKENDS,
         validate_default=True,

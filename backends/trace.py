@@ -72,15 +72,21 @@ def trace_lines(recorder: Recorder) -> Iterator[bytes]:
     Raises ``InvalidRequest`` for an engine that has not started, since it has recorded nothing.
     """
     base, entries = recorder.history()
-    header = base.header or next((e for e in entries if isinstance(e.record, TraceHeader)), None)
-    if header is None:
+    if _header_of(base, entries) is None:
         raise InvalidRequest(
             f"{recorder.backend} has not started yet, so nothing is recorded.", field="backend"
         )
-    return _lines(header, base, entries)
+    return lines_from(base, entries)
 
 
-def _lines(header: Entry, base: Moment, entries: list[Entry]) -> Iterator[bytes]:
+def _header_of(base: Moment, entries: list[Entry]) -> Entry | None:
+    return base.header or next((e for e in entries if isinstance(e.record, TraceHeader)), None)
+
+
+def lines_from(base: Moment, entries: list[Entry]) -> Iterator[bytes]:
+    """The lines of a trace that goes on from a moment; one of the two must hold a header."""
+    header = _header_of(base, entries)
+    assert header is not None
     yield header.line + b"\n"
     if base.snapshot.version > 0:
         yield encode_record(base.snapshot) + b"\n"

@@ -63,7 +63,8 @@ export class Transport {
     this.#offer(this.step, 'step', isPaused ? null : words('transport.step.needs_pause'));
     this.#offer(this.speed.element, 'speed', null);
     this.speed.show(store.engines.get(store.backend)?.step_delay ?? 0);
-    this.menu.draw((action) => this.#unavailable(action), this.#pending);
+    const recorded = { backend: store.backend, header: store.history.live.header };
+    this.menu.draw((action) => this.#unavailable(action), this.#pending, recorded);
     this.scrub.draw(view);
     setAttribute(this.live, 'data-live', String(store.isLive));
     setAttribute(this.live, 'aria-pressed', String(store.isLive));

@@ -22,6 +22,7 @@ from backends.api.errors import add_error_handlers
 from backends.api.feed import Hub
 from backends.api.presence import GRACE, Presence
 from backends.api.prometheus import PrometheusMetrics
+from backends.archive import Archive
 from backends.lessons.ground import MakeEngine
 from backends.registry import Registry
 from backends.settings import Settings
@@ -37,11 +38,13 @@ def include_routes(
     make_engine: MakeEngine,
     visitor_grace: float = GRACE,
     shelf: Shelf | None = None,
+    archive: Archive | None = None,
 ) -> None:
     """Add all routes and error handlers; the feeds run as long as the app's lifespan.
 
     ``make_engine``: builds the private engines of experiments.
     ``visitor_grace``: seconds after which the requests of a visitor who has left are aborted.
+    ``archive``: where records are being written, for ``/health`` to tell.
     ``shelf``: the recordings to offer, else those that come with the app.
     """
     metrics = PrometheusMetrics()
@@ -54,7 +57,7 @@ def include_routes(
     app.include_router(openai.create_router(registry, settings))
     app.include_router(telemetry.create_router(registry, hub, presence))
     app.include_router(control.create_router(registry, settings))
-    app.include_router(health.create_router(registry, hub, metrics))
+    app.include_router(health.create_router(registry, hub, metrics, archive))
     app.include_router(code.create_router())
     app.include_router(sizing.create_router(registry, settings))
     app.include_router(workloads.create_router(registry, settings, races))

@@ -12,13 +12,16 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from backends.api.feed import Hub
 from backends.api.prometheus import PrometheusMetrics
+from backends.archive import Archive
 from backends.base import Backend
 from backends.registry import Registry
 
 SHOWN_PACKAGES = ("fastapi", "uvicorn", "gradio")
 
 
-def create_router(registry: Registry, hub: Hub, metrics: PrometheusMetrics) -> APIRouter:
+def create_router(
+    registry: Registry, hub: Hub, metrics: PrometheusMetrics, archive: Archive | None = None
+) -> APIRouter:
     router = APIRouter(tags=["health"])
     versions = {"python": platform.python_version()} | {name: version(name) for name in SHOWN_PACKAGES}
 
@@ -27,6 +30,7 @@ def create_router(registry: Registry, hub: Hub, metrics: PrometheusMetrics) -> A
         """200 while this process lives, whatever the engines do."""
         backends = {
             backend.info.name: _describe(backend, hub.feeds[backend.info.name].num_viewers)
+            | {"record_problem": None if archive is None else archive.problem(backend.info.name)}
             for backend in registry
         }
         return JSONResponse(

@@ -1,7 +1,8 @@
 """The live feed over a WebSocket, and the whole trace as a file.
 
     WS  /telemetry?backend=naive&since=<version>&visitor=<id>   frames: JSON arrays of records
-    GET /telemetry/{backend}/trace                              JSON lines, the header first
+    GET /telemetry/{backend}/trace                              JSON lines, the header first;
+                                                                ?packed=true is a .jsonl.gz
 
 Ids, seats, counts and times; never text. A visitor is present while its WebSocket is open.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -74,13 +76,13 @@ def create_router(registry: Registry, hub: Hub, presence: Presence) -> APIRouter
                 presence.leave(visitor, close_code)
 
     @router.get("/telemetry/{backend}/trace", response_class=StreamingResponse)
-    async def trace(backend: str) -> StreamingResponse:
-        """Everything retained, as a file to keep."""
-        lines = trace_lines(registry.get(backend).recorder)
+    async def trace(backend: str, packed: bool = False) -> StreamingResponse:
+        """Everything retained, as a file to keep; ``packed``: as a gzip file."""
+        parts = _in_parts(trace_lines(registry.get(backend).recorder))
         return StreamingResponse(
-            _in_parts(lines),
-            media_type="application/x-ndjson",
-            headers={"Content-Disposition": f'attachment; filename="{backend}.trace.jsonl"'},
+            _packed(parts) if packed else parts,
+            media_type="application/gzip" if packed else "application/x-ndjson",
+            headers={"Content-Disposition": f'attachment; filename="{backend}.trace.jsonl{".gz" * packed}"'},
         )
 
     return router
@@ -147,6 +149,13 @@ def _reason(message: str) -> str:
 async def _in_parts(lines: Iterator[bytes]) -> AsyncIterator[bytes]:
     while part := b"".join(islice(lines, TRACE_LINES_AT_ONCE)):
         yield part
+
+
+async def _packed(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with the header of a gzip file
+    async for part in parts:
+        yield compressor.compress(part)
+    yield compressor.flush()
 
 
 def _report(ticking: asyncio.Task[None]) -> None:

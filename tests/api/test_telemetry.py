@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 from typing import Any
 
@@ -256,6 +257,10 @@ async def test_the_trace_is_what_the_recorder_holds() -> None:
         assert trace.header == server.naive.recorder.header
         assert trace.records == [entry.record for entry in server.naive.recorder.since(0)]
         assert 'filename="naive.trace.jsonl"' in response.headers["content-disposition"]
+
+        packed = await client.get("/telemetry/naive/trace?packed=true")
+        assert gzip.decompress(packed.content) == response.content
+        assert 'filename="naive.trace.jsonl.gz"' in packed.headers["content-disposition"]
 
 
 async def test_an_engine_that_never_ran_has_no_trace() -> None:
