@@ -6,7 +6,7 @@ import { seatColour, seatLetter } from './seats.js';
 const MARGIN = 12;
 
 export class Tooltip {
-  #element = h('div', { class: 'scope-tooltip', role: 'tooltip', hidden: true });
+  #element = h('div', { class: 'scope-tooltip', role: 'tooltip', 'aria-live': 'polite', hidden: true });
 
   constructor() {
     document.body.append(this.#element);

@@ -67,7 +67,7 @@ export class Calls {
     );
     this.routes.replaceChildren(
       ...rows.map(([method, path, about]) =>
-        h('tr', {}, h('td', {}, h('code', {}, method)), h('td', {}, h('code', {}, path)), h('td', {}, about)),
+        h('tr', {}, h('td', {}, h('code', {}, method)), h('td', {}, h('code', {}, path)), h('td', { lang: 'en' }, about)),
       ),
     );
   }

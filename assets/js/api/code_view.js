@@ -74,7 +74,7 @@ export class CodeView {
             { type: 'button', 'data-path': file.path, onclick: () => this.#choose(file) },
             h('code', {}, file.path.split('/').at(-1)),
             h('span', { class: 'mono' }, count(file.code_lines)),
-            h('small', {}, file.about),
+            h('small', { lang: 'en' }, file.about),
           ),
         ),
       ),

@@ -37,6 +37,7 @@ export class BatchPanel {
       store,
       find: (x, y) => this.#find(x, y),
       neighbour: (id, by) => this.#neighbour(id, by),
+      detailsOf: (id) => this.#detailsOf(id),
     });
   }
 
@@ -113,16 +114,29 @@ export class BatchPanel {
     const place = Math.floor((y - top) / rowHeight);
     const id = column.step.waiting_ids[place];
     if (id === undefined) return found;
+    return { ...found, id, content: this.#waitingContent(column, place) };
+  }
+
+  /** A request's row in the step that is looked at, or its place among those that wait; else the step. */
+  #detailsOf(id) {
+    const column = this.store.history.column(this.store.shown);
+    if (column === null) return null;
+    const row = column.step.rows.findIndex(({ request_id: other }) => other === id);
+    if (row !== -1) return this.#rowContent(column, row);
+    const place = column.step.waiting_ids.indexOf(id);
+    return place === -1 ? this.#stepContent(column) : this.#waitingContent(column, place);
+  }
+
+  #waitingContent(column, place) {
     const { words } = this.tools;
-    const content = {
+    return {
       seat: column.waitingSeats[place],
       title: words('panel.batch.tip.waiting', { place: place + 1, total: column.waitingSeats.length }),
       lines: [
-        [words('panel.request'), id],
+        [words('panel.request'), column.step.waiting_ids[place]],
         [words('panel.step'), count(column.step.step_id)],
       ],
     };
-    return { ...found, id, content };
   }
 
   #stepContent({ step }) {

@@ -11,11 +11,14 @@ export const GUTTER_LEFT = 44;
 export const GUTTER_RIGHT = 22;
 const CELL = 9;
 const BARS = 40;
+const LOW_BARS = 26;
 const AXIS = 15;
 const GAP = 8;
 const WAITING_ROW = 9;
 const WAITING_ROWS = 4;
+const LOW_WAITING_ROWS = 2;
 const GROUP_LABEL = 13;
+const LOW = 200; // a lower picture leaves what it has to the lanes
 const TALLEST_LANE = 40;
 const READABLE_LANE = 14; // high enough for a letter; where all slots would be lower, as many as are not
 
@@ -35,12 +38,14 @@ export function layoutBatch({ width, height, scale, columns, engine, occupied })
   const right = width - GUTTER_RIGHT * scale;
   const left = right - columns.length * cell;
   const bottom = height - AXIS * scale;
-  const bars = { top: bottom - BARS * scale, bottom };
-  const waitingHeight = WAITING_ROWS * WAITING_ROW * scale;
+  const isLow = height < LOW * scale;
+  const bars = { top: bottom - (isLow ? LOW_BARS : BARS) * scale, bottom };
+  const waitingRows = isLow ? LOW_WAITING_ROWS : WAITING_ROWS;
+  const waitingHeight = waitingRows * WAITING_ROW * scale;
   const waiting = {
     top: bars.top - GAP * scale - waitingHeight,
     rowHeight: WAITING_ROW * scale,
-    rows: WAITING_ROWS,
+    rows: waitingRows,
   };
   const room = waiting.top - GAP * scale;
   const groups = groupsOf(columns, engine, occupied, Math.floor(room / (READABLE_LANE * scale)));

@@ -202,7 +202,7 @@ function drawTriangle(context, { palette, chosen }, place, steps) {
     const height = step.length * unit;
     const fresh = step.fresh > 0 ? Math.max(2, step.fresh * unit) : 0; // one token of many stays visible
     context.globalAlpha = 0.3;
-    context.fillRect(x, place.bottom - height, width, Math.max(0, height - fresh));
+    context.fillRect(x, place.bottom - height + fresh, width, Math.max(0, height - fresh));
     context.globalAlpha = 1;
     context.fillRect(x, place.bottom - height, width, fresh);
   });

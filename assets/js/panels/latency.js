@@ -90,11 +90,13 @@ export class LatencyPanel {
 
   /** Drawing it costs far more than the table, so only what would look different is drawn. */
   #updateChart(view) {
-    const drawn = [view.state, view.state.time, view.palette, view.lit, view.moment, view.requests.length];
+    const { clientHeight: height } = this.chartHost;
+    const { state, palette, lit, moment, requests } = view;
+    const drawn = [state, state.time, palette, lit, moment, requests.length, height];
     if (drawn.every((value, index) => value === this.#drawn[index])) return;
     this.#drawn = drawn;
-    this.#points = itlPoints(view.requests, view.state.time ?? 0);
-    this.chart.show(itlFigure(this.#points, { ...view, words: this.tools.words }));
+    this.#points = itlPoints(requests, state.time ?? 0);
+    this.chart.show(itlFigure(this.#points, { palette, lit, moment, height, words: this.tools.words }));
   }
 
   /** The step under the pointer, over the chart. */

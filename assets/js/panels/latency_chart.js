@@ -11,6 +11,8 @@ const SYMBOLS = ['circle', 'diamond', 'square', 'triangle-up', 'cross', 'x', 'st
 
 const OVERHANG = 0.01; // of the axis after now, so that the last mark is whole
 export const MARGIN = { l: 52, r: 10, t: 8, b: 30 };
+const LOW = 110; // a lower chart has its unit in the marks of the axis, not below it
+const LOW_BOTTOM = 17;
 
 /**
  * @param {object[]} requests @param {number} now
@@ -35,7 +37,8 @@ export function itlPoints(requests, now) {
   return { start: now - span, end: now, series: series.reverse() };
 }
 
-export function itlFigure({ start, end, series }, { palette, words, lit, moment }) {
+/** @param {{height: number}} view of the chart, in pixels */
+export function itlFigure({ start, end, series }, { palette, words, lit, moment, height }) {
   const isSlow = series.some(({ gaps }) => gaps.some((gap) => gap > SLOW));
   const unit = isSlow ? { name: 's', perSecond: 1 } : { name: 'ms', perSecond: 1000 };
   const traces = series.map(({ request, times, gaps }) => ({
@@ -51,7 +54,7 @@ export function itlFigure({ start, end, series }, { palette, words, lit, moment 
   return {
     traces,
     layout: layoutOf(start, end, palette, {
-      x: words('panel.latency.chart.x', { moment }),
+      x: height < LOW * palette.scale ? null : words('panel.latency.chart.x', { moment }),
       y: words('panel.latency.chart.y', { unit: unit.name }),
     }),
   };
@@ -84,7 +87,8 @@ function layoutOf(start, end, palette, titles) {
     tickfont: font,
     fixedrange: true,
   };
-  const m = Object.fromEntries(Object.entries(MARGIN).map(([side, size]) => [side, size * palette.scale]));
+  const margin = titles.x === null ? { ...MARGIN, b: LOW_BOTTOM } : MARGIN;
+  const m = Object.fromEntries(Object.entries(margin).map(([side, size]) => [side, size * palette.scale]));
   return {
     margin: m,
     paper_bgcolor: 'rgba(0,0,0,0)',
@@ -95,7 +99,7 @@ function layoutOf(start, end, palette, titles) {
     xaxis: {
       ...axis,
       range: [start - end, OVERHANG * (end - start)],
-      title: { text: titles.x, font, standoff: 4 },
+      ...(titles.x === null ? { ticksuffix: ' s' } : { title: { text: titles.x, font, standoff: 4 } }),
       nticks: 6,
     },
     yaxis: {

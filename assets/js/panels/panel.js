@@ -74,8 +74,10 @@ export class Panel {
     if (exposure === null) return;
     setText(this.chip, words(`panel.exposure.${exposure}`));
     setAttribute(this.chip, 'data-exposure', exposure);
-    this.#noteText = header.notes?.[this.name] ?? words(`panel.${this.name}.formula`);
+    const told = header.notes?.[this.name] ?? null;
+    this.#noteText = told ?? words(`panel.${this.name}.formula`);
     setText(this.note, this.#noteText);
+    setAttribute(this.note, 'lang', told === null ? null : 'en'); // engines speak English
   }
 
   /** A sentence instead of the picture; `null` shows the picture. */

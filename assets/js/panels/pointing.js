@@ -4,9 +4,10 @@
  * @typedef {{id: string|null, ordinal: number|null, content: object|null, seek?: boolean}} Found
  * @param {HTMLCanvasElement} canvas
  * @param {{tools: object, store: object, find: (x: number, y: number) => Found|null,
- *   neighbour: (id: string|null, by: number) => string|null}} options
+ *   neighbour: (id: string|null, by: number) => string|null, detailsOf?: (id: string|null) => object|null}}
+ *   options  `detailsOf`: of the request that the keys have come to, at the step that is looked at
  */
-export function bindPointing(canvas, { tools, store, find, neighbour }) {
+export function bindPointing(canvas, { tools, store, find, neighbour, detailsOf = () => null }) {
   const { signal, tooltip } = tools;
   const on = (type, listener) => canvas.addEventListener(type, listener, { signal });
 
@@ -39,6 +40,10 @@ export function bindPointing(canvas, { tools, store, find, neighbour }) {
     if (act === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     act(store, neighbour);
+    const content = event.key === 'Escape' ? null : detailsOf(store.pinned);
+    const { left, bottom } = canvas.getBoundingClientRect();
+    if (content === null) tooltip.hide();
+    else tooltip.show(content, { x: left, y: bottom });
   });
 }
 

@@ -52,6 +52,7 @@ export class QueuesPanel {
       store,
       find: (x, y) => this.#find(x, y),
       neighbour: (id, by) => this.#neighbour(id, by),
+      detailsOf: (id) => this.#detailsOf(id),
     });
   }
 
@@ -227,6 +228,11 @@ export class QueuesPanel {
       lines,
       note: request.message ?? undefined,
     };
+  }
+
+  #detailsOf(id) {
+    const request = this.store.state.requests.get(id);
+    return request === undefined ? null : this.#contentOf(request);
   }
 
   #neighbour(id, by) {

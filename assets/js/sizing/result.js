@@ -33,7 +33,7 @@ export function drawVerdict({ verdict, plan, figures }, words) {
       : h(
           'figure',
           { class: 'sizing-quote' },
-          h('blockquote', {}, verdict.message),
+          h('blockquote', { lang: 'en' }, verdict.message),
           h('figcaption', {}, h('code', {}, verdict.where)),
         ),
   ].filter((part) => part !== null);
