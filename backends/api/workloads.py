@@ -1,6 +1,7 @@
 """Races over HTTP.
 
-    POST   /workloads/races              {"workload": {…}, "entries": [{"backend", "mode"?}], "visitor"?}
+    POST   /workloads/races              {"workload": {…}, "entries": [{"backend", "mode"?}],
+                                          "together"?, "visitor"?}
                                          → 202 {"race_id"}
     GET    /workloads/races/{id}         → the workload, how far each engine is, the results so far
     GET    /workloads/races/{id}/events?since=<version>
@@ -56,6 +57,8 @@ class RaceBody(BaseModel):
 
     workload: dict[str, Any]
     entries: Annotated[list[EntryBody], Field(min_length=1, max_length=MOST_ENTRIES)]
+    together: bool = False
+    """All engines at once, rather than one after another."""
     visitor: VisitorId | None = None
 
 
@@ -87,7 +90,8 @@ def create_router(registry: Registry, settings: Settings, races: Races) -> APIRo
         workload = _workload(body.workload)
         check_workload(workload, limits_for(request), largest)
         entries = _entries(registry, body.entries)
-        return JSONResponse({"race_id": races.begin(workload, entries, body.visitor)}, status_code=202)
+        race_id = races.begin(workload, entries, body.visitor, together=body.together)
+        return JSONResponse({"race_id": race_id}, status_code=202)
 
     @router.get("/workloads/races/{race_id}")
     async def race(race_id: str) -> Response:

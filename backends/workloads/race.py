@@ -1,5 +1,5 @@
 """A race: the same workload on one to four engines, one after another, so that they do not steal
-from each other.
+from each other, or all at once, to see them do it.
 
     QUEUED ──its turn──► RUNNING ──every entry has had its turn──► DONE
        └──────stop, or its visitor has gone──────┴───────────────► STOPPED
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -30,7 +31,7 @@ from backends.workloads.workload import Planned, Workload, plan
 
 MOST_ENTRIES = 4
 LONGEST_ENTRY = 15 * 60.0
-"""Seconds that one engine may take, its start included: an engine that is paused takes for ever."""
+"""Seconds that one engine may take to come up, and again to run: one that is paused takes for ever."""
 
 
 class RaceState(StrEnum):
@@ -46,7 +47,7 @@ class EntryState(StrEnum):
     WAITING = "waiting"
     """Its turn comes."""
     STARTING = "starting"
-    """Its engine is coming up."""
+    """Its engine is coming up and warming up, or waits for the others to have done so."""
     RUNNING = "running"
     DONE = "done"
     """Every request has ended, be it with an error."""
@@ -127,8 +128,11 @@ class Entry:
 class Race:
     """One race, from its place in the line to its results."""
 
-    def __init__(self, workload: Workload, entries: Sequence[tuple[Backend, str | None]]) -> None:
+    def __init__(
+        self, workload: Workload, entries: Sequence[tuple[Backend, str | None]], *, together: bool = False
+    ) -> None:
         self.workload = workload
+        self.together = together
         self.entries = [Entry(engine, mode, workload.students) for engine, mode in entries]
         self.state = RaceState.QUEUED
         self.place = 0
@@ -144,8 +148,11 @@ class Race:
         self.state = RaceState.RUNNING
         self.touch()
         planned = plan(self.workload)
-        for entry in self.entries:
-            await self._run_entry(entry, planned)
+        turns = [self.entries] if self.together else [[entry] for entry in self.entries]
+        for turn in turns:
+            await self._try_all(turn, lambda entry: self._warm_up(entry, planned[0]))
+            ready = [entry for entry in turn if entry.state is EntryState.STARTING]
+            await self._try_all(ready, lambda entry: self._run_entry(entry, planned))
         self.state = RaceState.DONE
         self.touch()
 
@@ -176,41 +183,52 @@ class Race:
         while self._version <= version and not self.has_ended:
             await self._changed.wait()
 
+    async def _try_all(
+        self, entries: Sequence[Entry], work: Callable[[Entry], Coroutine[Any, Any, None]]
+    ) -> None:
+        async with asyncio.TaskGroup() as trying:
+            for entry in entries:
+                trying.create_task(self._try(entry, work(entry)))
+
+    async def _try(self, entry: Entry, work: Coroutine[Any, Any, None]) -> None:
+        """What goes wrong with one engine is that entry's end, and nobody else's."""
+        watching = asyncio.create_task(self._watch(entry.engine))
+        try:
+            async with asyncio.timeout(LONGEST_ENTRY):
+                await work
+        except EngineUnavailable as error:
+            entry.end(EntryState.UNAVAILABLE, error.message)
+        except ServescopeError as error:  # it died while it was starting
+            entry.end(EntryState.FAILED, error.message)
+        except TimeoutError:
+            entry.end(EntryState.FAILED, f"It was stopped after {LONGEST_ENTRY / 60:g} minutes.")
+        except RecordsDropped as error:
+            entry.end(EntryState.FAILED, f"More was recorded than could be kept: {error}.")
+        except BaseException:
+            entry.end(EntryState.STOPPED)
+            raise
+        finally:
+            watching.cancel()
+            self.touch()
+
+    async def _warm_up(self, entry: Entry, planned: Planned) -> None:
+        """The first steps of an engine's life are slow, and no part of a race."""
+        entry.state = EntryState.STARTING
+        self.touch()
+        first = msgspec.structs.replace(planned, at=0.0, max_tokens=2)
+        await run_on(entry.engine, [first], mode=entry.mode)
+
     async def _run_entry(self, entry: Entry, planned: Sequence[Planned]) -> None:
         def see(run: Run) -> None:
             entry.see(run)
             self.touch()
 
-        entry.state = EntryState.STARTING
-        self.touch()
-        watching = asyncio.create_task(self._watch(entry.engine))
-        state, reason = EntryState.STOPPED, None
-        try:
-            async with asyncio.timeout(LONGEST_ENTRY):
-                await run_on(entry.engine, [_warm_up(planned[0])], mode=entry.mode)
-                salt = uuid.uuid4().hex  # nothing of an earlier run is found: each begins alike
-                await run_on(entry.engine, planned, mode=entry.mode, cache_salt=salt, on_change=see)
-            state = EntryState.DONE
-        except EngineUnavailable as error:
-            state, reason = EntryState.UNAVAILABLE, error.message
-        except ServescopeError as error:  # it died while it was starting
-            state, reason = EntryState.FAILED, error.message
-        except TimeoutError:
-            state, reason = EntryState.FAILED, f"It was stopped after {LONGEST_ENTRY / 60:g} minutes."
-        except RecordsDropped as error:
-            state, reason = EntryState.FAILED, f"More was recorded than could be kept: {error}."
-        finally:
-            watching.cancel()
-            entry.end(state, reason)
-            self.touch()
+        salt = uuid.uuid4().hex  # nothing of an earlier run is found: each begins alike
+        await run_on(entry.engine, planned, mode=entry.mode, cache_salt=salt, on_change=see)
+        entry.end(EntryState.DONE)
 
     async def _watch(self, engine: Backend) -> None:
         """A change of the engine's state is a change of the race's."""
         async for entries in engine.recorder.follow(engine.recorder.version):
             if any(isinstance(entry.record, EngineState) for entry in entries):
                 self.touch()
-
-
-def _warm_up(planned: Planned) -> Planned:
-    """The first steps of an engine's life are slow, and no part of a race."""
-    return msgspec.structs.replace(planned, at=0.0, max_tokens=2)

@@ -40,7 +40,12 @@ class Races:
         self._stage = asyncio.Lock()
 
     def begin(
-        self, workload: Workload, entries: Sequence[tuple[Backend, str | None]], visitor: str | None
+        self,
+        workload: Workload,
+        entries: Sequence[tuple[Backend, str | None]],
+        visitor: str | None,
+        *,
+        together: bool = False,
     ) -> str:
         """The id of a race that runs when its turn comes. Raises ``Overloaded``."""
         if visitor in self._visitor_of.values():
@@ -55,7 +60,7 @@ class Races:
                 retry_after=RETRY_AFTER,
             )
         race_id = secrets.token_urlsafe(16)
-        race = self._races[race_id] = Race(workload, entries)
+        race = self._races[race_id] = Race(workload, entries, together=together)
         self._visitor_of[race] = visitor
         race.place = len(self._tasks)
         self._tasks[race] = task = asyncio.create_task(self._run(race))

@@ -100,6 +100,7 @@ async def test_the_address_repeats_the_workload(site: Site, open_page: OpenPage)
     await fill(page, students="7", seed="42", output_tokens="3, 5")
     await page.locator(".classroom-choice", has_text="Poisson").click()
     await page.locator(".classroom-engine", has_text="broken").click()
+    await page.get_by_label("All at once").check()
     query = page.url.partition("?")[2]
     again = await classroom(open_page, f"?{query}")
 
@@ -107,6 +108,7 @@ async def test_the_address_repeats_the_workload(site: Site, open_page: OpenPage)
     await expect(again.locator("#classroom-seed")).to_have_value("42")
     await expect(again.locator("#classroom-output_tokens")).to_have_value("3, 5")
     await expect(again.locator("input[value=poisson]")).to_be_checked()
+    await expect(again.get_by_label("All at once")).to_be_checked()
     chosen = again.locator("[name=engine]:checked")
     assert await chosen.evaluate_all("inputs => inputs.map(input => input.value)") == [
         "naive",
@@ -126,10 +128,10 @@ async def test_a_workload_is_saved_to_a_file_and_loaded_from_it(
     assert json.loads(saved.read_text())["workload"]["students"] == 9
 
     await fill(page, students="2")
-    await page.locator("input[type=file]").set_input_files(saved)
+    await page.locator("#classroom-root input[type=file]").set_input_files(saved)
     await expect(page.locator("#classroom-students")).to_have_value("9")
     saved.write_text('{"workload": {"students": 900}}')
-    await page.locator("input[type=file]").set_input_files(saved)
+    await page.locator("#classroom-root input[type=file]").set_input_files(saved)
     await expect(page.locator("#classroom-students-problem")).to_contain_text("900")
     await expect(page.locator("#classroom-students")).to_have_value("9")
 

@@ -92,10 +92,15 @@ test('a workload survives the address, and a link names its engines and modes', 
 
 test('a workload survives a file, with its engines or without', () => {
   const entries = [{ backend: 'vllm', mode: 'blocking' }];
-  assert.deepEqual(fromFile(asFile(DEFAULTS, entries), LIMITS), { workload: DEFAULTS, entries });
+  assert.deepEqual(fromFile(asFile(DEFAULTS, entries, true), LIMITS), {
+    workload: DEFAULTS,
+    entries,
+    together: true,
+  });
   assert.deepEqual(fromFile('{"students": 3}', LIMITS), {
     workload: { ...DEFAULTS, students: 3 },
     entries: null,
+    together: false,
   });
 });
 

@@ -143,6 +143,7 @@ class Classroom {
   async #open(query) {
     this.form.fill(DEFAULTS);
     this.form.engines.choose(entriesFromText(query.get('race') ?? ''));
+    this.form.engines.together.checked = query.get('together') === '1';
     await this.#askForOptions();
     const text = query.get('workload');
     if (text !== null && this.form.limits !== null)
@@ -179,6 +180,8 @@ class Classroom {
     const url = new URL(location.href);
     url.searchParams.set('workload', encode(workload));
     url.searchParams.set('race', entriesAsText(this.form.engines.chosen));
+    if (this.form.engines.areTogether) url.searchParams.set('together', '1');
+    else url.searchParams.delete('together');
     history.replaceState(history.state, '', url);
   }
 
@@ -189,7 +192,7 @@ class Classroom {
     saveAs(
       `workload-${workload.students}.json`,
       'application/json',
-      asFile(workload, this.form.engines.chosen),
+      asFile(workload, this.form.engines.chosen, this.form.engines.areTogether),
     );
   }
 
@@ -197,8 +200,9 @@ class Classroom {
     if (this.form.limits === null) return;
     const text = file.size > LARGEST_FILE ? '' : await file.text();
     this.#try(() => {
-      const { workload, entries } = fromFile(text, this.form.limits);
+      const { workload, entries, together } = fromFile(text, this.form.limits);
       this.form.fill(workload);
+      this.form.engines.together.checked = together;
       if (entries !== null) this.form.engines.choose(entries);
       this.#keepInAddress();
     });
@@ -215,7 +219,9 @@ class Classroom {
     this.#keepInAddress();
     this.#setBusy(true);
     try {
-      this.#raceId = await client.begin(workload, entries, this.visitor);
+      const { visitor } = this;
+      const together = this.form.engines.areTogether;
+      this.#raceId = await client.begin({ workload, entries, together, visitor });
       await this.#follow();
     } catch (error) {
       this.#showError(error, () => this.#begin());

@@ -13,9 +13,9 @@ export const options = () => call('workloads/options');
 /** How phones find the server. */
 export const join = () => call('join');
 
-/** @returns {Promise<string>} the race's id */
-export async function begin(workload, entries, visitor) {
-  return (await call('workloads/races', 'POST', { workload, entries, visitor })).race_id;
+/** @param {{workload, entries, together, visitor}} race @returns {Promise<string>} its id */
+export async function begin(race) {
+  return (await call('workloads/races', 'POST', race)).race_id;
 }
 
 /** Everything known of a race. */

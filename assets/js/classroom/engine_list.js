@@ -20,6 +20,7 @@ export class EngineList {
       { class: 'classroom-field classroom-wide' },
       h('legend', { class: 'classroom-label' }, words('classroom.engines', { most: MOST_ENTRIES })),
       this.list,
+      this.#together(),
     );
     store.subscribe(() => this.#showStates());
   }
@@ -53,6 +54,24 @@ export class EngineList {
   /** Those that race, in the order of the list. */
   get chosen() {
     return this.#rows.filter(({ input }) => input.checked).map(({ entry }) => entry);
+  }
+
+  /** Rather than one after another. */
+  get areTogether() {
+    return this.together.checked;
+  }
+
+  #together() {
+    const { words } = this.tools;
+    this.together = h('input', { type: 'checkbox', name: 'together' });
+    this.together.addEventListener('change', () => this.onChange());
+    return h(
+      'label',
+      { class: 'classroom-together' },
+      this.together,
+      h('span', {}, words('classroom.together')),
+      h('span', { class: 'classroom-reason' }, words('classroom.together.meaning')),
+    );
   }
 
   #row(entry, title) {

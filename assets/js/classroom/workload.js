@@ -101,11 +101,11 @@ export const nameOf = ({ backend, mode }) => (mode === null ? backend : `${backe
 
 // In a file
 
-export function asFile(workload, entries) {
-  return `${JSON.stringify({ workload, race: entries.map(nameOf) }, null, 2)}\n`;
+export function asFile(workload, entries, together) {
+  return `${JSON.stringify({ workload, race: entries.map(nameOf), together }, null, 2)}\n`;
 }
 
-/** @returns {{workload: object, entries: object[]|null}} @throws {WorkloadError} */
+/** @returns {{workload: object, entries: object[]|null, together: boolean}} @throws {WorkloadError} */
 export function fromFile(text, limits) {
   let given;
   try {
@@ -114,12 +114,13 @@ export function fromFile(text, limits) {
     throw new WorkloadError('workload', 'file');
   }
   const isWhole = typeof given === 'object' && given !== null && 'workload' in given;
-  const { workload, race = null } = isWhole ? given : { workload: given };
+  const { workload, race = null, together = false } = isWhole ? given : { workload: given };
   if (race !== null && !(Array.isArray(race) && race.every((name) => typeof name === 'string')))
     throw new WorkloadError('race', 'names');
   return {
     workload: checked(workload, limits),
     entries: race === null ? null : entriesFromText(race.join(',')),
+    together: together === true,
   };
 }
 

@@ -69,6 +69,35 @@ async def test_engines_run_one_after_another_each_with_a_result(races: Races) ->
     await asyncio.gather(first.stop(), second.stop())
 
 
+async def test_engines_that_run_at_once_begin_when_the_last_of_them_is_warm(races: Races) -> None:
+    quick, late = slow("quick"), slow("late")
+    late.may_start.clear()
+    entries = [(quick, None), (FakeBackend("broken", unavailable="No."), None), (late, None)]
+    race = races.get(races.begin(SMALL, entries, "me", together=True))
+    while race.entries[1].state is not EntryState.UNAVAILABLE:
+        await race.wait_beyond(race.progress().version)
+    late.may_start.set()
+    await until_running(quick)
+    await until_running(late)  # the quick one has not ended: it waited
+    await until(race, RaceState.DONE)
+
+    assert states(race) == [EntryState.DONE, EntryState.UNAVAILABLE, EntryState.DONE]
+    begins, ends = (
+        [max(times) if is_end else min(times) for times in race_times(kind, quick, late)]
+        for kind, is_end in ((RequestArrived, False), (RequestFinished, True))
+    )
+    assert max(begins) < min(ends)
+    await asyncio.gather(quick.stop(), late.stop())
+
+
+def race_times(kind: type, *engines: FakeBackend) -> list[list[float]]:
+    """Of the records of the race itself: the first is the warm-up's."""
+    return [
+        [e.record.time for e in engine.recorder.since(0) if isinstance(e.record, kind)][1:]
+        for engine in engines
+    ]
+
+
 class Listener(FakeBackend):
     """Keeps what it is asked."""
 
@@ -167,7 +196,7 @@ async def test_a_race_can_be_stopped_before_it_has_begun(races: Races) -> None:
 
 
 async def test_an_entry_that_takes_too_long_is_stopped(races: Races, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race_module, "LONGEST_ENTRY", 0.2)
+    monkeypatch.setattr(race_module, "LONGEST_ENTRY", 2.0)
     paused, whole = FakeBackend("paused"), FakeBackend("whole")
     paused.gate.pause()
     race = races.get(races.begin(SMALL, [(paused, None), (whole, None)], "me"))
