@@ -17,6 +17,8 @@ import httpx
 import psutil
 import pytest
 
+from backends.records import encode_record
+from tests import factories as make
 from tests.tiny_models import make_tiny_model
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,9 +37,9 @@ def app(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The server on a free port, and its address."""
-    with app("--port", "0", *arguments) as server:
+    with app("--port", "0", *arguments, **environment) as server:
         try:
             assert server.stdout is not None
             match = next(filter(None, (re.search(r"http://\S+", line) for line in server.stdout)))
@@ -89,6 +91,21 @@ def test_a_recording_that_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> 
     assert errors.count("\n") == 1
     assert "--replay" in errors
     assert "run.jsonl: line 1: " in errors
+
+
+def test_a_recording_is_shown_where_no_engine_could_run(tmp_path: Path) -> None:
+    for module in ("torch", "transformers", "vllm", "accelerate"):
+        (tmp_path / f"{module}.py").write_text("raise ImportError('not installed here')")
+    recording = tmp_path / "run.jsonl"
+    recording.write_bytes(encode_record(make.header()) + b"\n")
+    with serving("--replay", str(recording), PYTHONPATH=str(tmp_path)) as (_, address):
+        told = httpx.get(f"{address}/traces").json()
+        assert (told["opens_with"], told["recordings"][0]["model"]) == ("run", "tiny")
+        assert httpx.get(f"{address}/traces/run").content == recording.read_bytes()
+        assert "Servescope" in httpx.get(address + "/").text
+        assert httpx.get(f"{address}/health").json()["backends"] == {}
+        refused = httpx.post(f"{address}/generate", json={"prompt": "a"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_backend")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)

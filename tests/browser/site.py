@@ -18,6 +18,7 @@ from playwright.async_api import ConsoleMessage, Locator, Page, Request, Respons
 from app import create_app
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.shelf import Shelf
 from tests.fakes import FakeBackend
 
 SETTINGS = Settings(max_model_len=200, max_tokens=150)
@@ -105,10 +106,10 @@ async def running_site() -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def serving(engines: dict[str, FakeBackend]) -> AsyncIterator[str]:
-    """The whole server over these engines, at its address."""
+async def serving(engines: dict[str, FakeBackend], shelf: Shelf | None = None) -> AsyncIterator[str]:
+    """The whole server over these engines and recordings, at its address."""
     registry = Registry({name: lambda engine=engine: engine for name, engine in engines.items()})
-    app = create_app(SETTINGS, registry)
+    app = create_app(SETTINGS, registry, shelf)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(app, log_level="warning", ws="websockets-sansio", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)

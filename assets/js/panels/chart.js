@@ -5,17 +5,22 @@ const SCRIPT = 'vendor/plotly.min.js';
 const INTERVAL = 500;
 const SHARE = 8; // on a slow machine, so seldom that drawing takes an eighth of the time
 
+let addressOfScript = async () => new URL(SCRIPT, document.baseURI).href;
 let loading = null;
 
-function loadPlotly() {
-  loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement('script');
-    script.src = new URL(SCRIPT, document.baseURI).href;
+/** Where there is no server the script comes from elsewhere. @param {() => Promise<string>} ask */
+export function takePlotlyFrom(ask) {
+  addressOfScript = ask;
+}
+
+async function loadPlotly() {
+  const script = document.createElement('script');
+  script.src = await addressOfScript();
+  return new Promise((resolve, reject) => {
     script.onload = () => (window.Plotly ? resolve(window.Plotly) : reject(new Error('no Plotly in it')));
     script.onerror = () => reject(new Error(`${SCRIPT} did not load`));
     document.head.append(script);
   });
-  return loading;
 }
 
 export class Chart {
@@ -54,7 +59,8 @@ export class Chart {
   #load() {
     if (this.#plotly !== null || this.#failed) return;
     this.#failed = true; // until it has loaded
-    loadPlotly().then(
+    loading ??= loadPlotly();
+    loading.then(
       (plotly) => {
         this.#failed = false;
         this.#plotly = plotly;

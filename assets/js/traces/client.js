@@ -14,10 +14,13 @@ export const askForRecordings = async () => (await get('traces')).json();
 /** @returns {Promise<object>} a JSON schema */
 export const askForSchema = async () => (await get('record-schema')).json();
 
-/** @returns {Promise<{name: string, title: string, model: string}[]>} engines that have recorded something */
+/** @returns {Promise<{name: string, title: string, model: string}[]|null>} engines that have recorded
+ *  something; `null` where there is none at all */
 export async function askForEngines() {
   const { backends } = await (await get('health')).json();
-  return Object.entries(backends)
+  const entries = Object.entries(backends);
+  if (entries.length === 0) return null;
+  return entries
     .filter(([, { model }]) => model !== null)
     .map(([name, { title, model }]) => ({ name, title, model }));
 }
@@ -28,6 +31,9 @@ export const fetchRecording = async (name) => (await get(`traces/${encodeURIComp
 /** @returns {Promise<Blob>} what an engine's log holds now */
 export const fetchTraceOf = async (backend) =>
   (await get(`telemetry/${encodeURIComponent(backend)}/trace`)).blob();
+
+/** @returns {Promise<string>} of a file under assets/ */
+export const readAsset = async (path) => (await get(`assets/${path}`)).text();
 
 async function get(path) {
   const response = await fetch(new URL(path, document.baseURI)).catch((error) => {

@@ -25,13 +25,14 @@ export class Picker {
     );
   }
 
-  /** @param {object[]} recordings @param {{name: string, title: string, model: string}[]} engines */
+  /** @param {object[]} recordings @param {{name: string, title: string, model: string}[]|null} engines */
   show(recordings, engines) {
     const { words } = this;
     this.#buttons.clear();
     const items = recordings.map((recording) => this.#offeredButton(recording));
     this.#fill(this.offered, words('traces.offered'), items, words('traces.offered.none'));
-    const running = engines.map(({ name, title, model }) =>
+    this.engines.hidden = engines === null;
+    const running = (engines ?? []).map(({ name, title, model }) =>
       this.#button(title, [model], () => this.on.onEngine(name)),
     );
     this.#fill(this.engines, words('traces.engines'), running, words('traces.engines.none'));

@@ -9,6 +9,7 @@ import {
   askForSchema,
   fetchRecording,
   fetchTraceOf,
+  readAsset,
 } from './client.js';
 import { Picker } from './picker.js';
 import { Replay } from './replay.js';
@@ -18,10 +19,14 @@ import { chromeTraceOf, download, fileNameOf, packed } from './downloads.js';
 import { h, setAttribute, setText } from '../dom.js';
 import { keepInAddress, wishOf } from './address.js';
 import { lookAtStep, openRecording } from './recording.js';
+import { pageOf } from './page_file.js';
 
 const MIB = 1024 * 1024;
 
 let kept = null; // the recording that is open, also when Gradio puts this tab anew
+
+/** The recording that is open, or `null`. */
+export const shown = () => kept;
 
 /** Begin in an element of the page. */
 export function create(root, { words }) {
@@ -31,7 +36,7 @@ export function create(root, { words }) {
 class TracesTab {
   #abort = new AbortController();
   #replay = null;
-  #check = null; // a promise
+  #schema = null; // a promise
   #turn = 0; // of the openings: a later one wins
 
   constructor(root, words) {
@@ -107,9 +112,24 @@ class TracesTab {
     }
   }
 
-  #checker() {
-    this.#check ??= askForSchema().then(checkOf);
-    return this.#check;
+  async #askForSchema() {
+    this.#schema ??= askForSchema();
+    try {
+      return await this.#schema;
+    } catch (error) {
+      this.#schema = null; // the next time may be luckier
+      throw error;
+    }
+  }
+
+  async #checker() {
+    return checkOf(await this.#askForSchema());
+  }
+
+  async #page(recording) {
+    const { lang, dataset } = document.documentElement;
+    const schema = await this.#askForSchema();
+    return pageOf(recording, { lang, theme: dataset.theme, schema, read: readAsset });
   }
 
   #show(recording) {
@@ -143,6 +163,7 @@ class TracesTab {
     return [
       action('traces.save', () => packed(recording), '.jsonl.gz'),
       action('traces.perfetto', async () => chromeTraceOf(recording, await this.#checker()), '.perfetto.json'),
+      action('traces.page', () => this.#page(recording), '.html'),
     ];
   }
 
