@@ -30,15 +30,21 @@ SHUTDOWN_PATIENCE = 2
 
 
 def build_registry(settings: Settings) -> Registry:
-    """The operator's engines, each built when it is first looked up."""
+    """The operator's engines, each built when it is first looked up, and the memory they share."""
     from backends.registry import Registry
+    from backends.residency import GIB, Residency, device_memory
 
-    return Registry({name: partial(ENGINES[name], settings) for name in settings.backends})
+    limit = None if settings.engine_memory is None else int(settings.engine_memory * GIB)
+    residency = Residency(device_memory(settings.device), limit)
+    return Registry({name: partial(ENGINES[name], settings) for name in settings.backends}, residency)
 
 
-def make_engine(settings: Settings, name: str, /, **changes: Any) -> Backend:
-    """An engine as the operator has it, but for some settings: what an experiment runs on."""
-    return ENGINES[name](settings.model_copy(update=changes))
+def make_engine(settings: Settings, registry: Registry, name: str, /, **changes: Any) -> Backend:
+    """An engine as the operator has it, but for some settings: what an experiment runs on, in the memory
+    that all engines share."""
+    from backends.residency import house
+
+    return house(ENGINES[name](settings.model_copy(update=changes)), registry.residency)
 
 
 def _naive(settings: Settings) -> Backend:
@@ -129,7 +135,12 @@ def create_app(
 
     app = FastAPI(title="Servescope", lifespan=lifespan, docs_url=None, redoc_url=None)
     include_routes(
-        app, registry, settings, make_engine=partial(make_engine, settings), shelf=shelf, archive=archive
+        app,
+        registry,
+        settings,
+        make_engine=partial(make_engine, settings, registry),
+        shelf=shelf,
+        archive=archive,
     )
     return mount_page(app, registry, settings)
 

@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -44,6 +45,7 @@ from backends.records import (
     RequestFinished,
     TraceHeader,
 )
+from backends.residency import Residency
 from backends.seats import SeatAllocator
 from backends.settings import Settings
 from backends.streams import RequestStream
@@ -56,6 +58,9 @@ TORCH_MODULES = (
     "transformers.generation.utils",
 )
 """What every worker that runs torch imports, whatever its model."""
+
+WORKING_ROOM = 1.2
+"""Memory of an engine without a pool of blocks, as a multiple of its weights."""
 
 PLAIN_CHAT = "The model has no chat template: messages reach it as plain text."
 
@@ -85,6 +90,8 @@ class HostedEngine(ABC):
         self._seats = SeatAllocator()
         self._streams: dict[str, RequestStream] = {}
         self._ending = threading.Lock()
+        self.residency = Residency()
+        """Shared with the engines beside this one."""
         self._lifecycle = Lifecycle(self.info.name, self.recorder, self._launch)
 
     # What an engine adds
@@ -113,6 +120,11 @@ class HostedEngine(ABC):
     @abstractmethod
     def on_worker_death(self, error: EngineDied) -> None:
         """Wake whoever waits for the child. Requests in flight are failed afterwards."""
+
+    def footprint(self, model: PreparedModel, total: int | None) -> int:
+        """Bytes it will hold while it is up, on a device with ``total`` bytes: the weights and room to
+        work in."""
+        return int(WORKING_ROOM * model.weight_bytes)
 
     def check_request(self, request: GenerationRequest) -> None:  # noqa: B027
         """Refuse what this engine alone cannot do. Raises ``InvalidRequest`` naming the field."""
@@ -143,6 +155,11 @@ class HostedEngine(ABC):
     async def stop(self) -> None:
         await self._lifecycle.stop()
         await self._end_process(EngineDied("The server is shutting down."))
+
+    async def make_way(self, reason: str) -> None:
+        """Give the memory back; whoever asks next brings the engine up again."""
+        await self._lifecycle.stop(reason)
+        await self._end_process(EngineDied(reason))
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[TokenChunk, None]:
         admission.check_fields(request, self.info, self.settings)
@@ -256,6 +273,15 @@ class HostedEngine(ABC):
         if self._codec is None:
             self._codec = await asyncio.to_thread(TextCodec.load, model)
         self.model = model
+        size = self.footprint(model, self.residency.total)
+        await self.residency.take(self, size, partial(self._lifecycle.progress, None))
+        try:
+            await self._spawn(model)
+        except BaseException:
+            self.residency.leave(self)
+            raise
+
+    async def _spawn(self, model: PreparedModel) -> None:
         process: EngineProcess[Any] = EngineProcess(
             name=f"{self.info.title} worker",
             main=self.main,
@@ -295,6 +321,7 @@ class HostedEngine(ABC):
         process, self._process = self._process, None
         if process is not None:
             await asyncio.to_thread(process.stop)
+        self.residency.leave(self)
         self.on_worker_death(error)
         self._fail_all(error)
 
@@ -324,6 +351,7 @@ class HostedEngine(ABC):
     # One request
 
     def _admit(self, request: GenerationRequest) -> RequestStream:
+        self.residency.touch(self)
         prompts = self.prompt_ids(request)
         for prompt_ids in prompts:
             admission.check_length(len(prompt_ids), self.max_model_len)

@@ -103,11 +103,11 @@ class Lifecycle:
         self._coming_up = asyncio.create_task(self._end_and_come_up(end_old))
         self._coming_up.add_done_callback(_look_at_error)
 
-    async def stop(self) -> None:
-        """No start is under way any more, and none follows."""
+    async def stop(self, reason: str | None = None) -> None:
+        """No start is under way any more, and none follows until somebody asks."""
         await self._stop_coming_up()
         self._ready_since = None
-        self._say(State.IDLE)
+        self._say(State.IDLE, reason)
 
     def _recover(self, error: EngineDied) -> None:
         if not self.is_up:  # it died while coming up: ``_come_up`` has the error and goes on

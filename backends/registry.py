@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from backends.base import Backend
 from backends.errors import UnknownBackend
+from backends.residency import Residency, house
 
 Factory = Callable[[], Backend]
 
@@ -14,7 +15,9 @@ Factory = Callable[[], Backend]
 class Registry:
     """The engines this server offers, built when first looked up, in the operator's order."""
 
-    def __init__(self, factories: Mapping[str, Factory]) -> None:
+    def __init__(self, factories: Mapping[str, Factory], residency: Residency | None = None) -> None:
+        self.residency = residency or Residency()
+        """The memory that the engines share."""
         self._factories = dict(factories)
         self._built: dict[str, Backend] = {}
 
@@ -36,7 +39,7 @@ class Registry:
                 f"No backend {name!r} here. There are: {', '.join(self.names) or 'none'}.", field="backend"
             )
         if name not in self._built:
-            self._built[name] = self._factories[name]()
+            self._built[name] = house(self._factories[name](), self.residency)
         return self._built[name]
 
     def __iter__(self) -> Iterator[Backend]:

@@ -92,6 +92,12 @@ class Settings(BaseSettings):
     gpu_memory_utilization: float = Field(
         0.5, gt=0, le=1, description="share of the memory that a KV cache may take"
     )
+    engine_memory: float | None = Field(
+        None,
+        gt=0,
+        description="GiB that all engines may hold together: idle ones are stopped to make room for others "
+        "(default: 90% of the device)",
+    )
     enforce_eager: bool = Field(True, description="vLLM: no compilation and no CUDA graphs")
     vllm_args: str = Field(
         "", description="more arguments for vLLM's engine, as for vllm serve: --vllm-args '--seed 1'"

@@ -37,6 +37,11 @@ class PreparedModel(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
     """SHA-256 over the checksums of all its files."""
 
+    @property
+    def weight_bytes(self) -> int:
+        """Of its weights, as they lie on the disk."""
+        return sum(path.stat().st_size for path in Path(self.path).glob("*.safetensors"))
+
 
 def unsupported_reason(config: Mapping[str, Any]) -> str | None:
     """Why no engine here can run a model with this ``config.json``, with its name; else ``None``.

@@ -32,6 +32,17 @@ class PagedEngine(QueuedEngine):
     num_blocks: int | None = None
     """Known once the worker has looked at its memory."""
 
+    def footprint(self, model: PreparedModel, total: int | None) -> int:
+        """With every block of the pool, counted as float32."""
+        settings = self.settings
+        slots = settings.max_num_seqs * super().max_model_len
+        if settings.num_blocks is not None:
+            slots = settings.num_blocks * settings.block_size
+        pool = slots * model.shape.kv_values_per_token * 4
+        if total is not None:
+            pool = min(pool, int(total * settings.gpu_memory_utilization))
+        return super().footprint(model, total) + pool
+
     def check_request(self, request: GenerationRequest) -> None:
         admission.check_range("n", request.sampling.n, 1, self.settings.max_num_seqs)
 

@@ -103,6 +103,12 @@ class VllmEngine(QueuedEngine):
             raise EngineUnavailable(NOT_INSTALLED)
         await super()._launch()
 
+    def footprint(self, model: PreparedModel, total: int | None) -> int:
+        """vLLM takes the share it is given, weights included, unless the pool is set by hand."""
+        if total is None or self.settings.num_blocks is not None:
+            return super().footprint(model, total)
+        return int(total * self.settings.gpu_memory_utilization)
+
     def worker_config(self, model: PreparedModel) -> WorkerConfig:
         settings = self.settings
         if self._scratch is not None:
