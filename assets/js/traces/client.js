@@ -14,15 +14,18 @@ export const askForRecordings = async () => (await get('traces')).json();
 /** @returns {Promise<object>} a JSON schema */
 export const askForSchema = async () => (await get('record-schema')).json();
 
-/** @returns {Promise<{name: string, title: string, model: string}[]|null>} engines that have recorded
- *  something; `null` where there is none at all */
+/**
+ * @returns {Promise<{name: string, title: string, model: string, problem: string|null}[]|null>} engines
+ *   that have recorded something, and why that is not written to a file as it should be; `null` where
+ *   there is none at all
+ */
 export async function askForEngines() {
   const { backends } = await (await get('health')).json();
   const entries = Object.entries(backends);
   if (entries.length === 0) return null;
   return entries
     .filter(([, { model }]) => model !== null)
-    .map(([name, { title, model }]) => ({ name, title, model }));
+    .map(([name, { title, model, record_problem: problem }]) => ({ name, title, model, problem }));
 }
 
 /** @returns {Promise<Blob>} the lines */

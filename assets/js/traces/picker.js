@@ -25,16 +25,20 @@ export class Picker {
     );
   }
 
-  /** @param {object[]} recordings @param {{name: string, title: string, model: string}[]|null} engines */
+  /**
+   * @param {object[]} recordings
+   * @param {{name: string, title: string, model: string, problem: string|null}[]|null} engines
+   */
   show(recordings, engines) {
     const { words } = this;
     this.#buttons.clear();
     const items = recordings.map((recording) => this.#offeredButton(recording));
     this.#fill(this.offered, words('traces.offered'), items, words('traces.offered.none'));
     this.engines.hidden = engines === null;
-    const running = (engines ?? []).map(({ name, title, model }) =>
-      this.#button(title, [model], () => this.on.onEngine(name)),
-    );
+    const running = (engines ?? []).map(({ name, title, model, problem }) => {
+      const why = problem === null ? [] : [words('traces.engines.problem', { problem })];
+      return this.#button(title, [model, ...why], () => this.on.onEngine(name));
+    });
     this.#fill(this.engines, words('traces.engines'), running, words('traces.engines.none'));
     this.mark(this.#marked);
   }
