@@ -13,6 +13,8 @@ const OF_STEPS = ['pause', 'resume', 'step', 'speed'];
 
 export class Transport {
   #pending = false;
+  #underWay = null; // a promise
+  #isWaiting = false;
 
   /** @param {{words: Function, signal: AbortSignal}} tools */
   constructor(tools, store, control) {
@@ -95,10 +97,10 @@ export class Transport {
     setText(button.querySelector('span'), this.tools.words(`transport.${name}`));
   }
 
-  /** Enabled, or disabled with the reason. */
+  /** Enabled, or disabled with the reason. A call under way disables nothing: that would take the focus. */
   #offer(control, action, reason) {
     const why = this.#unavailable(action) ?? this.#notReady() ?? reason;
-    setAttribute(control, 'disabled', why !== null || this.#pending);
+    setAttribute(control, 'disabled', why !== null);
     setAttribute(control, 'title', why ?? this.tools.words(`transport.${action}.hint`));
   }
 
@@ -130,7 +132,17 @@ export class Transport {
     await this.#send('step');
   }
 
+  /** While one call is under way, one more waits for it. */
   async #send(action, body) {
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    await Promise.allSettled([this.#underWay]);
+    this.#isWaiting = false;
+    this.#underWay = this.#ask(action, body);
+    await this.#underWay;
+  }
+
+  async #ask(action, body) {
     const { store } = this;
     this.#pending = true;
     this.status.say(null);

@@ -34,7 +34,11 @@ export function unescapeText(text) {
 /** Gradio gives each option of a choice a group of its own; as one, the arrow keys move in it. */
 export function keepChoicesTogether() {
   for (const id of ['backend-choice', 'backend-mode']) {
-    whenever(`#${id} input[type=radio]`, (input) => { input.name = id; });
+    whenever(`#${id} input[type=radio]`, (input) => {
+      const join = () => { if (input.name !== id) input.name = id; };
+      join();
+      new MutationObserver(join).observe(input, { attributeFilter: ['name'] }); // named anew with each choice
+    });
     whenever(`#${id}`, (group) => {
       group.setAttribute('role', 'radiogroup');
       group.setAttribute('aria-label', group.querySelector('[data-testid=block-info]').textContent);
@@ -72,5 +76,16 @@ export function keepReadersWaiting() {
       document.querySelector('#chat-log [role=log]')?.setAttribute('aria-busy', String(!stop.disabled));
     };
     new MutationObserver(tell).observe(stop, { attributeFilter: ['disabled'] });
+  });
+}
+
+/** A button that goes off drops the focus of the keyboard: then the next question can be written. */
+export function keepFocusInChat() {
+  whenever('#chat-send, #chat-stop', (button) => {
+    const pass = () => {
+      if (!button.disabled || !button.matches(':focus-visible')) return; // a finger wants no keyboard on the screen
+      document.querySelector('#chat-input textarea').focus();
+    };
+    new MutationObserver(pass).observe(button, { attributeFilter: ['disabled'] });
   });
 }

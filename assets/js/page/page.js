@@ -4,6 +4,7 @@ import {
   keepChoicesTogether,
   keepEditsReadable,
   keepEndInView,
+  keepFocusInChat,
   keepReadersWaiting,
   keepUnfinishedSyllables,
 } from './chat.js';
@@ -19,3 +20,4 @@ keepUnfinishedSyllables();
 keepEditsReadable();
 keepEndInView();
 keepReadersWaiting();
+keepFocusInChat();
