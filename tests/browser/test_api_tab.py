@@ -12,7 +12,6 @@ from playwright.async_api import Page, expect
 from backends.code_view import engines, find
 from tests.browser.conftest import OpenPage
 from tests.browser.site import Complaints, Site
-from tests.browser.test_appearance import FAINT, PHONE
 
 MOST_FRAMES = 400
 """As in assets/js/api/send_card.js."""
@@ -162,25 +161,3 @@ async def test_the_code_view_shows_real_counts_and_the_source_of_what_is_chosen(
     )
     assert await page.locator("#api-source").text_content() == found.source
     await expect(page.locator("#api-code-path")).to_contain_text(f"lines {found.first_line} to")
-
-
-@pytest.mark.parametrize("lang", ["en", "ko"])
-async def test_on_a_phone_nothing_is_cut_off(site: Site, open_page: OpenPage, lang: str) -> None:
-    site.say("One two three")
-    page = await open_api(open_page, f"&lang={lang}", viewport=PHONE, has_touch=True, is_mobile=True)
-    await page.locator("#api-trace").click()
-    await expect(page.locator("#api-status")).to_contain_text("HTTP 200")
-    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-    cut_off = """() => [...document.querySelectorAll('#api-root *')]
-        .filter(node => node.getClientRects().length && !node.closest('pre, .api-scroll'))
-        .filter(node => node.getBoundingClientRect().right > innerWidth + 1).map(node => node.className)"""
-    assert await page.evaluate(cut_off) == []
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_every_text_can_be_read(site: Site, open_page: OpenPage, theme: str) -> None:
-    site.say("One two three")
-    page = await open_api(open_page, f"&theme={theme}")
-    await page.locator("#api-trace").click()
-    await expect(page.locator("#api-status")).to_contain_text("HTTP 200")
-    assert await page.evaluate(FAINT) == []

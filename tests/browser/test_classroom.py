@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from playwright.async_api import Page, expect
 
 from backends.records import StepRecord
 from tests.browser.conftest import OpenPage
 from tests.browser.site import Site
-from tests.browser.test_appearance import CUT_OFF, FAINT, PHONE
 
 RACE = "?tab=classroom&race=naive,generate:static,broken"
 PATIENCE = 30_000
@@ -164,40 +162,3 @@ async def test_a_server_that_phones_can_reach_shows_them_a_code(open_page: OpenP
     link = await page.locator(".classroom-link").inner_text()
     assert link.startswith("http://127.0.0.1:")
     assert link.endswith("?tab=playground&view=chat")
-
-
-@pytest.mark.parametrize("lang", ["en", "ko"])
-async def test_on_a_phone_nothing_is_cut_off(site: Site, open_page: OpenPage, lang: str) -> None:
-    fast(site)
-    page = await classroom(open_page, f"{RACE}&lang={lang}", viewport=PHONE, has_touch=True, is_mobile=True)
-    await fill(page, students="3", output_tokens="2")
-    await page.locator(".classroom-primary").first.click()
-    await expect(page.locator(".classroom-table")).to_be_visible(timeout=PATIENCE)
-    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-    assert await page.evaluate(CUT_OFF.replace("#chat-column *", ".classroom > * > *")) == []
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_every_text_can_be_read(site: Site, open_page: OpenPage, theme: str) -> None:
-    fast(site)
-    page = await classroom(open_page, f"{RACE}&theme={theme}")
-    await fill(page, students="3", output_tokens="2")
-    await page.locator(".classroom-primary").first.click()
-    await expect(page.locator(".classroom-line")).to_have_text("Done.", timeout=PATIENCE)
-    assert await page.evaluate(FAINT) == []
-
-
-async def test_everything_is_reached_by_keyboard(site: Site, open_page: OpenPage) -> None:
-    fast(site)
-    page = await classroom(open_page)
-    await page.locator("#classroom-students").fill("2")
-    await page.locator("#classroom-output_tokens").fill("2")
-    await page.keyboard.press("Enter")
-    await expect(page.locator(".classroom-line")).to_have_text("Done.", timeout=PATIENCE)
-    canvas = page.locator(".classroom-lanes canvas").first
-    await canvas.focus()
-    await page.keyboard.press("ArrowDown")
-    await page.keyboard.press("ArrowDown")
-    await expect(page.locator(".scope-tooltip:visible")).to_contain_text("student 2")
-    await page.keyboard.press("Escape")
-    await expect(page.locator(".scope-tooltip:visible")).to_have_count(0)

@@ -36,13 +36,6 @@ async def test_choosing_an_engine_describes_it_and_follows_its_feed(page: ChatPa
     await page.page.wait_for_url("**/?backend=generate")
 
 
-async def test_the_arrow_keys_move_in_the_choice(page: ChatPage) -> None:
-    await page.page.locator("#backend-choice input[value=naive]").focus()
-    await page.page.keyboard.press("ArrowRight")
-    await expect(page.page.locator("#backend-choice input[value=generate]")).to_be_checked()
-    await expect(page.page.locator("#backend-about")).to_contain_text("model.generate()")
-
-
 async def test_an_engine_with_two_ways_to_run_lets_one_choose(
     site: Site, open_page: OpenPage, asked: list[GenerationRequest]
 ) -> None:

@@ -10,7 +10,6 @@ from playwright.async_api import Page, expect
 from backends.lessons.lesson import read_lesson, slugs
 from tests.browser.conftest import OpenPage
 from tests.browser.site import Complaints
-from tests.browser.test_appearance import FAINT, PHONE
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -101,16 +100,10 @@ def read_source(path: str) -> list[str]:
         return file.read().splitlines()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_every_text_of_a_lesson_can_be_read(open_page: OpenPage, theme: str) -> None:
-    page = await lessons(open_page, f"static-against-continuous&theme={theme}")
-    assert await page.evaluate(FAINT) == []
-
-
-@pytest.mark.parametrize("viewport", [PHONE, {"width": 1280, "height": 720}], ids=["phone", "projector"])
-async def test_a_lesson_fits_the_width(open_page: OpenPage, viewport: dict[str, int]) -> None:
-    page = await lessons(open_page, "reserving-against-blocks&lang=ko", viewport=viewport)
-    assert await page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
+async def test_a_lesson_fits_the_width_of_a_projector(open_page: OpenPage) -> None:
+    projector = {"width": 1280, "height": 720}
+    page = await lessons(open_page, "reserving-against-blocks&lang=ko", viewport=projector)
+    assert await page.evaluate("document.documentElement.scrollWidth") == projector["width"]
 
 
 async def test_a_server_that_is_away_is_said_and_can_be_asked_again(

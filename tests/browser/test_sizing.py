@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from backends.records import EngineConfig, ModelShape, TraceHeader
 from tests.browser.conftest import OpenPage
 from tests.browser.site import SETTINGS, ChatPage, Complaints, serving
-from tests.browser.test_appearance import FAINT, PHONE
 from tests.fakes import FakeBackend
 
 SHAPE = ModelShape(
@@ -149,33 +147,3 @@ async def test_a_running_engine_stands_beside_what_is_calculated(browser: Browse
         await expect(page.locator("[data-row=agreement] dd")).to_have_text("50%")
         await page.close()
         assert complaints.seen == []
-
-
-@pytest.mark.parametrize("lang", ["en", "ko"])
-async def test_on_a_phone_nothing_is_cut_off(open_page: OpenPage, lang: str) -> None:
-    page = await open_sizing(open_page, f"&lang={lang}", viewport=PHONE, has_touch=True, is_mobile=True)
-    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-    cut_off = """() => [...document.querySelectorAll('#sizing-root *')]
-        .filter(node => node.getClientRects().length)
-        .filter(node => node.getBoundingClientRect().right > innerWidth + 1).map(node => node.className)"""
-    assert await page.evaluate(cut_off) == []
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_every_text_can_be_read(open_page: OpenPage, theme: str) -> None:
-    page = await open_sizing(open_page, f"&theme={theme}")
-    assert await page.evaluate(FAINT) == []
-
-
-async def test_every_field_has_a_label_and_is_reached_by_keyboard(open_page: OpenPage) -> None:
-    page = await open_sizing(open_page)
-    unlabelled = """() => [...document.querySelectorAll('#sizing-root :is(input, select, textarea)')]
-        .filter(field => field.labels.length === 0).map(field => field.id)"""
-    assert await page.evaluate(unlabelled) == []
-    await page.get_by_role("button", name="opt-125m on 6 GB").focus()
-    reached = []
-    for _ in range(8):
-        await page.keyboard.press("Tab")
-        reached.append(await page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    assert reached[:3] == ["BUTTON", "sizing-model", "SUMMARY"]
-    assert reached[3:5] == ["sizing-gpu_memory_utilization", "sizing-max_model_len"]
