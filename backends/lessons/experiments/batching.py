@@ -140,6 +140,12 @@ def _in_turn_against_at_once(in_turn: list[StepRecord], at_once: list[StepRecord
             derived("at_once_time", sum(step.duration for step in at_once), Unit.SECONDS),
         ],
         picture=Picture(
-            series=("rows",), bars=[[float(len(step.rows))] for step in [*in_turn, *at_once]], unit=Unit.ROWS
+            series=("in_turn", "at_once"),
+            bars=[
+                *([float(len(step.rows)), 0.0] for step in in_turn),
+                *([0.0, float(len(step.rows))] for step in at_once),
+            ],
+            unit=Unit.ROWS,
+            stacked=True,
         ),
     )

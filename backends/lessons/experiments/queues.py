@@ -17,8 +17,8 @@ from backends.workloads.run import Run
 
 READ_TOKENS = 24
 NUM_EACH = 3
-MIXED_TOKENS = 6
-LAG = 0.02
+MIXED_TOKENS = 3
+LAG = 0.5
 """Seconds by which one of two threads is late: what happens by chance on a busy machine."""
 
 
@@ -86,18 +86,22 @@ def _depths(records: list[AnyRecord], slow: str, fast: str) -> list[tuple[int, i
 
 
 async def _mixed(ground: Ground, engine: Backend) -> list[Run]:
-    """The run of streams and that of whole answers, which two loops serve side by side."""
+    """The run of whole answers and that of streams, which two loops serve side by side. The streams come
+    when the whole answers' loop has sent its first call, and is late to wait for the result."""
     planned = [now(await prompt_of(engine, 4, seed=number), MIXED_TOKENS) for number in range(NUM_EACH)]
     version = engine.recorder.version
     await engine.control(ControlAction.PAUSE)
     async with asyncio.TaskGroup() as asking:
-        runs = [
-            asking.create_task(ground.run(engine, planned, stream=stream, together=False, may_fail=True))
-            for stream in (True, False)
-        ]
-        await arrivals(engine, version, 2 * NUM_EACH)
+
+        def ask(*, stream: bool) -> asyncio.Task[Run]:
+            run = ground.run(engine, planned, stream=stream, together=False, may_fail=True)
+            return asking.create_task(run)
+
+        whole = ask(stream=False)
+        await arrivals(engine, version, NUM_EACH)
         await engine.control(ControlAction.RESUME)
-    return [run.result() for run in runs]
+        streams = ask(stream=True)
+    return [whole.result(), streams.result()]
 
 
 def _failed(runs: list[Run]) -> int:
