@@ -79,9 +79,12 @@ function axis({ bar, bars }, total) {
   return h(
     'div',
     { class: 'lessons-axis', 'data-few': total <= FEW, 'aria-hidden': 'true' },
-    ...numbers.map((number) => h('span', {}, bars[number - 1] ?? `${bar} ${count(number)}`)),
+    ...numbers.map((number) => h('span', {}, breakable(bars[number - 1] ?? `${bar} ${count(number)}`))),
   );
 }
+
+/** A name may go on in the next line after an underscore. */
+const breakable = (name) => name.replaceAll('_', '_\u200b');
 
 /** What a reader who does not see the picture hears: each series at its first, largest and last bar. */
 function summary({ title, bar, series }, picture, words) {
