@@ -14,7 +14,7 @@ from backends.base import ControlAction
 from backends.lessons.experiments import EXPERIMENTS
 from backends.lessons.ground import Ground
 from backends.lessons.lesson import read_lesson
-from backends.records import FinishReason, TokenEmitted
+from backends.records import FinishReason, TokenEmitted, encode_record
 from backends.vllm_async.engine import VllmEngine
 from tests.engine_harness import PATIENCE, Client, Watch, request
 from tests.lesson_values import ALWAYS, VALUES, Trace
@@ -133,8 +133,9 @@ async def test_the_lesson_measures_what_its_records_come_to(engine: VllmEngine) 
     async with asyncio.timeout(PATIENCE):
         outcome = await EXPERIMENTS[lesson.instead["vllm"]](ground)
 
-    header = next(entry.line for entry in engine.recorder.history()[1])
-    lines = [header, *(entry.line for entry in engine.recorder.since(version))]
+    assert engine.recorder.header is not None
+    lines = [encode_record(engine.recorder.header)]
+    lines += [entry.line for entry in engine.recorder.since(version)]
     recomputed = VALUES[lesson.slug](Trace("\n".join(line.decode() for line in lines)))
     assert {one.name: one.value for one in outcome.measured} == pytest.approx(recomputed)
     assert recomputed == {**recomputed, **ALWAYS[lesson.slug]}
