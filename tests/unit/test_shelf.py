@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.records import encode_record
-from backends.shelf import SHIPPED, Shelf, UnknownRecording, read_recordings
+from backends.shelf import Shelf, UnknownRecording, read_recordings
 from tests import factories as make
 
 TRACE = encode_record(make.header()) + b"\n"
@@ -30,6 +30,7 @@ def test_the_operators_recordings_come_first_and_open_the_page(tmp_path: Path) -
     assert shelf.opens_with == "mine"
     assert [recording.name for recording in shelf.all()] == ["mine", "a"]
     assert shelf.get("mine").path == tmp_path / "mine.jsonl"
+    assert [recording.is_shipped for recording in shelf.all()] == [False, True]
 
 
 @pytest.mark.parametrize("name", ["../secret", "..", "", "a/../b", "%2e%2e", "a\0b", "a.jsonl"])
@@ -69,8 +70,3 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
 def test_two_recordings_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="two recordings are called 'run'"):
         read_recordings([file_in(tmp_path, "run.jsonl"), file_in(tmp_path, "run.jsonl.gz")])
-
-
-def test_every_shipped_recording_can_be_read() -> None:
-    paths = sorted(SHIPPED.glob("*"))
-    assert [recording.path for recording in read_recordings(map(str, paths))] == paths

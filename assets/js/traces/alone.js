@@ -19,7 +19,7 @@ const root = document.documentElement;
 root.lang = oneOf(['en', 'ko'], query.get('lang'), settings.lang);
 root.dataset.theme = oneOf(['light', 'dark'], query.get('theme'), settings.theme);
 root.dataset.view = oneOf(['full', 'panels'], query.get('view'), 'full');
-document.title = `${settings.name} · Servescope`;
+document.title = `${settings.title} · Servescope`;
 
 takePlotlyFrom(async () => {
   const script = await new Response(await unpacked(blobOf('plotly'))).blob();
@@ -27,6 +27,7 @@ takePlotlyFrom(async () => {
 });
 const recording = await openRecording({
   name: settings.name,
+  title: settings.title,
   blob: blobOf('trace'),
   check: checkOf(settings.schema),
 });

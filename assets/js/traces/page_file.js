@@ -11,7 +11,7 @@ const LANGUAGES = ['en', 'ko'];
 const PLOTLY = '../vendor/plotly.min.js';
 
 /**
- * @param {{name: string, blob: Blob}} recording
+ * @param {{name: string, title: string, blob: Blob}} recording
  * @param {{lang: string, theme: string, schema: object, read: (path: string) => Promise<string>}} options
  *   `schema`: of a record; `read` gives the text of a file under assets/
  * @returns {Promise<Blob>}
@@ -27,7 +27,7 @@ export async function pageOf(recording, { lang, theme, schema, read }) {
   const parts = {
     trace: await inBase64(trace),
     plotly: await inBase64(await packed({ blob: new Blob([plotly]) })),
-    settings: inScript({ name: recording.name, lang, theme, schema, words: Object.fromEntries(words) }),
+    settings: inScript({ name: recording.name, title: recording.title, lang, theme, schema, words: Object.fromEntries(words) }),
   };
   const html = documentOf({ parts, importMap: importMapOf(modules), styles: styles.join('\n'), nonce: newNonce() });
   return new Blob([html], { type: 'text/html' });

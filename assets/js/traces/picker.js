@@ -5,6 +5,11 @@ import { h, setAttribute } from '../dom.js';
 
 const ENDINGS = '.jsonl,.gz,.jsonl.gz,application/gzip';
 
+/** What an offered recording is called: one that is shipped has a title in the page's language. */
+export function titleOf({ name, is_shipped: isShipped }, words) {
+  return isShipped ? words(`traces.shipped.${name}`) : name;
+}
+
 export class Picker {
   #buttons = new Map(); // name of an offered recording → its button
   #marked = null;
@@ -20,8 +25,8 @@ export class Picker {
       'section',
       { class: 'traces-picker', 'aria-label': words('traces.choose') },
       this.#fileButton(),
-      this.offered,
       this.engines,
+      this.offered,
     );
   }
 
@@ -51,13 +56,14 @@ export class Picker {
     }
   }
 
-  #offeredButton({ name, backend, model, num_requests, num_steps, duration: seconds }) {
+  #offeredButton(recording) {
+    const { name, backend, model, num_requests, num_steps, duration: seconds } = recording;
     const numbers = this.words('traces.numbers', {
       requests: count(num_requests),
       steps: count(num_steps),
       duration: duration(seconds),
     });
-    const button = this.#button(name, [`${backend} · ${model}`, numbers], () => this.on.onName(name));
+    const button = this.#button(titleOf(recording, this.words), [`${backend} · ${model}`, numbers], () => this.on.onName(name));
     this.#buttons.set(name, button);
     return button;
   }

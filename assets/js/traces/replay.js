@@ -55,7 +55,7 @@ const KEYS = {
 };
 
 /** Nobody may take a recording for what happens now: the word comes first, then what, where and when. */
-function headingOf({ name, store }, words, actions) {
+function headingOf({ title, store }, words, actions) {
   const { header } = store;
   const { backend, model, dtype, device, hardware, versions, started_at: startedAt } = header;
   const facts = [
@@ -70,7 +70,7 @@ function headingOf({ name, store }, words, actions) {
     h(
       'div',
       { class: 'traces-what' },
-      h('h2', {}, name),
+      h('h2', {}, title),
       h('p', {}, [backend, model, dtype, device].join(' · ')),
       h('p', { class: 'traces-facts' }, facts.join(' · ')),
     ),

@@ -11,7 +11,7 @@ import {
   fetchTraceOf,
   readAsset,
 } from './client.js';
-import { Picker } from './picker.js';
+import { Picker, titleOf } from './picker.js';
 import { Replay } from './replay.js';
 import { TraceError } from './reading.js';
 import { checkOf } from './check.js';
@@ -37,6 +37,7 @@ class TracesTab {
   #abort = new AbortController();
   #replay = null;
   #schema = null; // a promise
+  #titles = new Map(); // name of an offered recording → what it is called
   #turn = 0; // of the openings: a later one wins
 
   constructor(root, words) {
@@ -78,6 +79,7 @@ class TracesTab {
   async #list() {
     try {
       const [told, engines] = await Promise.all([askForRecordings(), askForEngines()]);
+      this.#titles = new Map(told.recordings.map((one) => [one.name, titleOf(one, this.words)]));
       this.picker.show(told.recordings, engines);
       return told;
     } catch (error) {
@@ -96,19 +98,20 @@ class TracesTab {
 
   async #open(name, load, { address = null, step = null } = {}) {
     const turn = (this.#turn += 1);
-    this.#say('traces.opening', { name });
+    const title = (address === null ? undefined : this.#titles.get(address)) ?? name;
+    this.#say('traces.opening', { name: title });
     const onProgress = (numBytes) => {
-      if (turn === this.#turn) this.#say('traces.reading', { name, size: Math.round(numBytes / MIB) });
+      if (turn === this.#turn) this.#say('traces.reading', { name: title, size: Math.round(numBytes / MIB) });
     };
     try {
       const blob = await load();
       const check = await this.#checker();
-      const recording = await openRecording({ name, blob, address, check, onProgress });
+      const recording = await openRecording({ name, title, blob, address, check, onProgress });
       if (turn !== this.#turn || this.#abort.signal.aborted) return;
       lookAtStep(recording.store, step);
       this.#show(recording);
     } catch (error) {
-      if (turn === this.#turn) this.#failed(error, name);
+      if (turn === this.#turn) this.#failed(error, title);
     }
   }
 
