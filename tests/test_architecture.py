@@ -142,7 +142,7 @@ def test_every_module_stands_in_the_readmes_tree() -> None:
 
 DOCUMENTS = sorted(
     path
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("backends/**/*.md"), *ROOT.glob("assets/lessons/**/*.md")]
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("backends/**/*.md"), *ROOT.glob("assets/lessons/**/*.md")]
 )
 SYMBOL = re.compile(r"`([\w/]+\.(?:py|js))::([\w.]+)`")
 
@@ -156,3 +156,15 @@ def test_every_symbol_that_a_document_names_exists(document: Path) -> None:
             assert re.search(
                 rf"(class|def|function|const|async def) {name}\b|^    {name}\b|^{name}\b", source, re.M
             ), f"{document.name} names {path}::{symbol}"
+
+
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def test_the_readme_shows_every_picture_in_light_and_dark() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"docs/pictures/([\w-]+\.webp)", text))
+    assert shown == {path.name for path in PICTURES.glob("*.webp")}
+    assert {name.replace("-light", "-dark") for name in shown if "-light" in name} == {
+        name for name in shown if "-dark" in name
+    }

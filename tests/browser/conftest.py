@@ -10,19 +10,9 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, async_playwright, expect
 from pytest_asyncio import fixture
 
+from pictures.camera import CHROMIUM, FLAGS
 from tests.browser.site import ChatPage, Complaints, Site, running_site
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 DESKTOP = {"width": 1440, "height": 900}
 
 expect.set_options(timeout=20_000)

@@ -1,0 +1,1 @@
+"""The pictures of the documents, taken of the real page: ``make screenshots``."""
