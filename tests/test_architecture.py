@@ -142,7 +142,12 @@ def test_every_module_stands_in_the_readmes_tree() -> None:
 
 DOCUMENTS = sorted(
     path
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("backends/**/*.md"), *ROOT.glob("assets/lessons/**/*.md")]
+    for path in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("backends/**/*.md"),
+        *ROOT.glob("assets/lessons/**/*.md"),
+    ]
 )
 SYMBOL = re.compile(r"`([\w/]+\.(?:py|js))::([\w.]+)`")
 
