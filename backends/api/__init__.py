@@ -47,6 +47,7 @@ def include_routes(
     ``archive``: where records are being written, for ``/health`` to tell.
     ``shelf``: the recordings to offer, else those that come with the app.
     """
+    shelf = shelf or Shelf()
     metrics = PrometheusMetrics()
     hub = Hub(registry, metrics.observe)
     races = Races()
@@ -62,5 +63,5 @@ def include_routes(
     app.include_router(sizing.create_router(registry, settings))
     app.include_router(workloads.create_router(registry, settings, races))
     app.include_router(join.create_router(settings))
-    app.include_router(traces.create_router(shelf or Shelf()))
-    app.include_router(lessons.create_router(registry, settings, make_engine))
+    app.include_router(traces.create_router(shelf))
+    app.include_router(lessons.create_router(registry, settings, make_engine, shelf))

@@ -33,6 +33,7 @@ from backends.lessons.runs import LessonRun, LessonRuns
 from backends.records import State
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.shelf import Recording, Shelf
 
 
 class RunBody(BaseModel):
@@ -43,7 +44,7 @@ class RunBody(BaseModel):
     """Where a lesson leaves a choice (``Lesson.instead``)."""
 
 
-def create_router(registry: Registry, settings: Settings, make_engine: MakeEngine) -> APIRouter:
+def create_router(registry: Registry, settings: Settings, make_engine: MakeEngine, shelf: Shelf) -> APIRouter:
     runs = LessonRuns(lambda report: Ground(make_engine, report, in_process_post(settings)))
 
     @asynccontextmanager
@@ -69,7 +70,9 @@ def create_router(registry: Registry, settings: Settings, make_engine: MakeEngin
             del fields[name]
         texts = {"html": render(found.text), "after_html": render(found.after)}
         choice = [_engine(name, registry) for name in engine_choice(found, registry)]
-        return JSONResponse({**fields, **texts, **_summary(found, registry), "engine_choice": choice})
+        recordings = [_recording(one) for one in recordings_for(found, registry, shelf)]
+        more = {"engine_choice": choice, "recordings": recordings}
+        return JSONResponse({**fields, **texts, **_summary(found, registry), **more})
 
     @router.post("/lessons/{slug}/runs", response_class=StreamingResponse)
     async def run(slug: str, body: RunBody) -> Response:
@@ -111,6 +114,14 @@ def missing_for(lesson: Lesson, registry: Registry) -> str | None:
     return next(filter(None, (_why_not(name, registry) for name in lesson.needs)), None)
 
 
+def recordings_for(lesson: Lesson, registry: Registry, shelf: Shelf) -> list[Recording]:
+    """Shipped ones to look at instead, where it cannot run here, or not on the engine that is usual."""
+    if missing_for(lesson, registry) is None and not any(_why_not(name, registry) for name in lesson.instead):
+        return []
+    shipped = {recording.name: recording for recording in shelf.all() if recording.is_shipped}
+    return [shipped[name] for name in lesson.recordings if name in shipped]
+
+
 def engine_choice(lesson: Lesson, registry: Registry) -> list[str]:
     """Engines of which the visitor can choose one, the usual first; none where there is no choice."""
     names = [*lesson.instead, *lesson.needs] if lesson.instead else []
@@ -139,6 +150,11 @@ def _why_not(name: str, registry: Registry) -> str | None:
 
 def _engine(name: str, registry: Registry) -> dict[str, str]:
     return {"name": name, "title": registry.get(name).info.title}
+
+
+def _recording(recording: Recording) -> dict[str, str]:
+    header = recording.survey.header
+    return {"name": recording.name, "backend": header.backend, "hardware": header.hardware}
 
 
 def _summary(lesson: Lesson, registry: Registry) -> dict[str, Any]:

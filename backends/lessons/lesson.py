@@ -79,6 +79,8 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     instead: dict[str, str] = {}
     """Engine → experiment that measures the same on it: what is run where that engine is, unless the
     visitor chooses otherwise."""
+    recordings: tuple[str, ...] = ()
+    """In ``assets/traces/``: what it did elsewhere, for whoever cannot run it."""
     code: tuple[str, ...]
     """``path::Symbol`` of what does it."""
     prediction: Prediction

@@ -143,11 +143,12 @@ async def test_a_second_run_of_a_visitor_is_refused_with_when_to_come_back() -> 
         assert error["code"] == "overloaded"
 
 
-async def test_a_lesson_whose_engine_is_not_there_says_what_is_missing() -> None:
+async def test_a_lesson_whose_engine_is_not_there_says_what_is_missing_and_offers_a_recording() -> None:
     paged = FakeBackend("paged", unavailable="It needs a part that is not installed.")
     async with serving(paged) as served, served.client() as client:
         await asyncio.gather(paged.start(), return_exceptions=True)
         listed = (await client.get("/lessons")).json()["lessons"]
+        lesson = (await client.get("/lessons/prefix-caching")).json()
         async with run_of(client, "prefix-caching") as refused:
             error = json.loads(await refused.aread())["error"]
 
@@ -156,6 +157,9 @@ async def test_a_lesson_whose_engine_is_not_there_says_what_is_missing() -> None
     assert "a part that is not installed" in missing["prefix-caching"]
     assert refused.status_code == 503
     assert error["message"] == missing["prefix-caching"]
+    [recording] = lesson["recordings"]
+    assert (recording["name"], recording["backend"]) == ("paged-prefix", "paged")
+    assert "GiB" in recording["hardware"]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +191,7 @@ async def test_a_lesson_with_a_choice_of_engines_runs_on_the_first_or_on_what_wa
             pass
 
     assert [engine["name"] for engine in lesson["engine_choice"]] == ["vllm", "paged"]
+    assert lesson["recordings"] == [], "it can run here"
     assert outcome["engines"] == ["paged"]
     assert (refused.status_code, no_choice.status_code) == (400, 400)
     assert error["message"] == "engine is 'naive'; it must be one of vllm, paged."

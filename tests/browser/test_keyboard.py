@@ -80,6 +80,7 @@ async def test_a_chat_is_asked_held_stepped_looked_back_at_and_stopped(
     await keyboard.go_to("#backend-choice input")
     await keyboard.press("ArrowRight")
     await expect(page.locator("#backend-about")).to_contain_text("generate")
+    await page.wait_for_function("document.activeElement.matches('#backend-choice input:checked')")
     await keyboard.press("ArrowLeft")
     await expect(page.locator("#backend-about")).to_contain_text("naive")
 

@@ -66,11 +66,20 @@ async def test_a_run_is_stopped_by_its_button_and_can_begin_anew(open_page: Open
         await expect(page.locator(".lessons-result")).to_be_empty()
 
 
-async def test_an_experiment_whose_engine_is_not_there_says_so(open_page: OpenPage) -> None:
+async def test_an_experiment_whose_engine_is_not_there_says_so_and_offers_a_recording(
+    open_page: OpenPage,
+) -> None:
     page = await lessons(open_page, "running-out")
     await expect(page.locator(".lessons-status")).to_contain_text("It needs the engine paged")
     await predict(page, 44)
     await expect(page.get_by_role("button", name="Run the experiment")).to_be_disabled()
+
+    recording = page.locator(".lessons-recordings")
+    await expect(recording).to_contain_text("GiB")
+    await recording.get_by_role("link", name="Running out of blocks").click()
+    await expect(page.locator(".traces-badge")).to_have_text("Recording")
+    await expect(page.locator(".traces-what h2")).to_contain_text("Running out of blocks")
+    await expect(page.locator(".traces-facts")).to_contain_text("GiB")
 
 
 async def test_the_list_leads_from_lesson_to_lesson_and_the_address_follows(open_page: OpenPage) -> None:

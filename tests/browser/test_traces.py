@@ -16,6 +16,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from pytest_asyncio import fixture
 
 from backends.shelf import Shelf, read_recordings
+from tests.browser.reducer_state import live_state, replayed_state, say_the_same
 from tests.browser.site import SETTINGS, Complaints, serving
 from tests.fakes import FakeBackend
 
@@ -25,16 +26,6 @@ HOSTILE = "</script><script>alert(1)</script>"
 VIEWPORT = {"width": 1280, "height": 720}
 
 PICTURES = "[...document.querySelectorAll('#replay canvas')].map((canvas) => canvas.toDataURL())"
-IN_WORDS = "[...document.querySelectorAll('.scope-panel [id$=-summary]')].map((part) => part.textContent)"
-STATE = """(store) => JSON.stringify(store.state, (key, value) => {
-  if (key === 'owner' || key === 'version') return undefined;  // of this copy, not of what happened
-  if (value instanceof Map) return [...value];
-  return value;
-})"""
-"""Everything that the reducer knows."""
-
-
-SHOWN = f"import('./assets/js/traces/traces.js').then(({{ shown }}) => ({STATE})(shown().store))"
 
 
 class Live(NamedTuple):
@@ -52,13 +43,6 @@ async def drawn(page: Page) -> None:
     async with asyncio.timeout(20):
         while pictures != (pictures := await page.evaluate(PICTURES)):
             await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))")
-
-
-async def say_the_same(one: Page, other: Page) -> None:
-    """Summaries are told at a calm rate, the last for certain."""
-    async with asyncio.timeout(20):
-        while await one.evaluate(IN_WORDS) != await other.evaluate(IN_WORDS):
-            await one.evaluate("new Promise((done) => setTimeout(done, 100))")
 
 
 @fixture(scope="module", loop_scope="session")
@@ -83,7 +67,7 @@ async def live(visitor: BrowserContext) -> AsyncIterator[Live]:
         await page.wait_for_function(
             f"window.servescope.store.state.totals.requests_finished === {len(lengths)}"
         )
-        state = json.loads(await page.evaluate(f"({STATE})(window.servescope.store)"))
+        state = await live_state(page)
         trace = (await client.get("telemetry/naive/trace?packed=true")).content
         yield Live(page, state, trace)
         await page.close()
@@ -137,7 +121,7 @@ async def test_a_recording_ends_as_the_live_page_did_without_any_engine(
     await expect(page.locator(".traces-badge")).to_have_text("Recording")
     await expect(page.locator(".traces-what p").first).to_contain_text(HOSTILE)
 
-    state = json.loads(await page.evaluate(SHOWN))
+    state = await replayed_state(page)
     state["header"]["model"] = live.state["header"]["model"]
     assert state == live.state
     await live.page.bring_to_front()  # what is hidden is not drawn

@@ -24,7 +24,8 @@ from pytest_asyncio import fixture
 from backends.vllm_async.engine import NOT_INSTALLED, is_installed
 from tests.app_server import app_server
 from tests.browser.conftest import OpenPage
-from tests.browser.site import ChatPage, Complaints
+from tests.browser.reducer_state import live_state, replayed_state, say_the_same
+from tests.browser.site import ChatPage, Complaints, serving
 
 START_PATIENCE = 240_000
 """Milliseconds for vLLM to come up, the first time with the weights to prepare."""
@@ -36,6 +37,8 @@ PREFIX = SENTENCE * 3
 """Fills one block of 32 slots and most of a second."""
 NUM_PROMPTS = 6
 NUM_TOKENS = 12
+LAST_SAMPLES = 10
+"""Times to look again: samples of queues come a little later than the last token."""
 TOKENS = 6
 """The column of the Latency table."""
 
@@ -47,6 +50,7 @@ pytestmark = [
 LIVE = "window.servescope.store.history.live"
 ENGINE_STATE = "window.servescope.store?.engines.get('vllm')?.state"
 LAST_STEP = f"({LIVE}.column?.step.step_id ?? -1)"
+PREEMPTIONS = f"{LIVE}.totals.preemptions"
 IN_FLIGHT = f"[...{LIVE}.requests.values()].filter(request => request.finishReason === null).length"
 SPANS = f"""() => [...{LIVE}.requests.values()].filter(request => request.numPreemptions > 0)
     .map(request => request.series.spanKinds.slice(0, request.numSpans))"""
@@ -208,6 +212,7 @@ async def block_tables(page: Page) -> dict[str, list[int]]:
     """Of each request that runs, as the KV panel writes it when the request is pointed at."""
     tables = {}
     rows = page.locator("#panel-latency tr[data-status=running]")
+    await expect(rows.first).to_be_attached()
     for index in range(await rows.count()):
         await rows.nth(index).hover()
         seat, *pairs = (await page.locator(".scope-block-table").inner_text()).split()
@@ -234,6 +239,7 @@ async def test_six_prompts_share_a_block_are_preempted_and_resume_in_a_pool_of_t
     page = (await open_page()).page
     kv, batch = page.locator("#panel-kv"), page.locator("#panel-batch")
     finished = await number_in(stage(page, "finished"))
+    preempted_before = await page.evaluate(PREEMPTIONS)
     tasks = await six_prompts_held(page, ask)
     await expect(stage(page, "waiting")).to_have_text("6")
     await expect(kv.locator(".scope-headline")).to_have_text("0 of 11 blocks")
@@ -243,7 +249,7 @@ async def test_six_prompts_share_a_block_are_preempted_and_resume_in_a_pool_of_t
     await expect(kv.locator(".scope-headline")).to_have_text("7 of 11 blocks")
     await check_blocks(page)
 
-    while await page.evaluate(f"{LIVE}.totals.preemptions") == 0:
+    while await page.evaluate(PREEMPTIONS) == preempted_before:
         await step(page)
     await expect(stage(page, "waiting")).to_have_text("1")
     await expect(stage(page, "running")).to_have_text("5 / 16")
@@ -261,6 +267,41 @@ async def test_six_prompts_share_a_block_are_preempted_and_resume_in_a_pool_of_t
     await check_timeline(page)
     await expect(stage(page, "finished")).to_have_text(str(finished + 7))
     await expect(kv.locator(".scope-headline")).to_have_text("0 of 11 blocks")
+
+
+async def test_a_recording_of_vllm_ends_in_every_panel_as_the_live_page_did(
+    address: str, open_page: OpenPage, ask: Any, desktop: BrowserContext
+) -> None:
+    live = (await open_page()).page
+    tasks = await six_prompts_held(live, ask)
+    await resume(live)
+    await asyncio.gather(*tasks)
+    await all_have_ended(live)
+    async with (
+        serving({}) as elsewhere,
+        httpx.AsyncClient(base_url=address, trust_env=False) as client,
+        await desktop.new_page() as page,
+    ):
+        complaints = Complaints(elsewhere)
+        complaints.listen(page)
+        await page.goto(elsewhere)
+        for attempt in range(LAST_SAMPLES):
+            trace = (await client.get("telemetry/vllm/trace?packed=true")).content
+            await open_file(page, f"{attempt}.jsonl.gz", trace)
+            state = await live_state(live)
+            if await replayed_state(page) == state:
+                break
+        assert await replayed_state(page) == state
+        assert state["totals"]["preemptions"] > 0
+        await live.bring_to_front()  # what is hidden is not drawn
+        await say_the_same(page, live)
+        assert complaints.seen == []
+
+
+async def open_file(page: Page, name: str, trace: bytes) -> None:
+    """In the Traces tab: it is read there, and no engine has anything to do with it."""
+    await page.locator(".traces-file input").set_input_files({"name": name, "mimeType": "", "buffer": trace})
+    await expect(page.locator(".traces-what h2")).to_have_text(name)
 
 
 async def check_blocks(page: Page) -> None:

@@ -3,6 +3,7 @@
 import { engineForm } from './engine.js';
 import { asPrediction, predictionForm } from './prediction.js';
 import { Outcome } from './outcome.js';
+import { recordingsOf } from './recordings.js';
 import { eventsOfRun, stopRun } from './run.js';
 import { h, setText } from '../dom.js';
 import { percent } from '../format.js';
@@ -36,6 +37,7 @@ export class Experiment {
       this.engine.element,
       h('div', { class: 'lessons-actions' }, this.start, this.cancel, this.bar),
       this.status,
+      recordingsOf(lesson.recordings, words),
       this.result,
     );
     if (lesson.missing !== null) this.#say(words('lessons.missing', { why: lesson.missing }), 'missing');

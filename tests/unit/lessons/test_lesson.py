@@ -10,6 +10,7 @@ from backends import code_view
 from backends.errors import InvalidRequest
 from backends.lessons.experiments import EXPERIMENTS
 from backends.lessons.lesson import FOLDER, LANGUAGES, UnknownLesson, parse, read_lesson, render, slugs
+from backends.shelf import SHIPPED
 
 SLUGS = slugs()
 FEWEST_WORDS, MOST_WORDS = 120, 400
@@ -51,6 +52,7 @@ def test_both_languages_have_the_same_structure(slug: str) -> None:
     assert korean.needs == english.needs
     assert (korean.experiment, korean.instead) == (english.experiment, english.instead)
     assert korean.code == english.code
+    assert korean.recordings == english.recordings
     assert list(korean.measured) == list(english.measured)
     assert korean.prediction.compares == english.prediction.compares
     assert korean.prediction.unit == english.prediction.unit
@@ -88,6 +90,7 @@ def test_what_is_predicted_is_measured_and_what_runs_exists(slug: str) -> None:
     lesson = read_lesson(slug, "en")
     assert lesson.prediction.compares in lesson.measured
     assert {lesson.experiment, *lesson.instead.values()} <= set(EXPERIMENTS)
+    assert [name for name in lesson.recordings if not (SHIPPED / f"{name}.jsonl.gz").is_file()] == []
 
 
 @pytest.mark.parametrize("slug", SLUGS)
