@@ -3,6 +3,7 @@
 import { duration, count } from '../format.js';
 import { h, setAttribute } from '../dom.js';
 
+const FRAME = 2; // pixels around the recording that is open
 const ENDINGS = '.jsonl,.gz,.jsonl.gz,application/gzip';
 
 /** What an offered recording is called: one that is shipped has a title in the page's language. */
@@ -54,6 +55,10 @@ export class Picker {
     for (const [other, button] of this.#buttons) {
       setAttribute(button, 'aria-current', other === name ? 'true' : null);
     }
+    const open = this.#buttons.get(name);
+    if (open === undefined) return;
+    bringIntoView(open, this.element); // beside the recording the whole picker scrolls,
+    bringIntoView(open, open.closest('ul')); // above it, on a phone, the list
   }
 
   #offeredButton(recording) {
@@ -101,4 +106,12 @@ export class Picker {
     );
     return h('div', { class: 'traces-file' }, button, input, h('p', {}, words('traces.file.hint')));
   }
+}
+
+/** Scroll one element, and nothing around it, so far that a part of it is seen with its frame. */
+function bringIntoView(part, scroller) {
+  const { top, bottom } = part.getBoundingClientRect();
+  const place = scroller.getBoundingClientRect();
+  if (bottom + FRAME > place.bottom) scroller.scrollTop += bottom + FRAME - place.bottom;
+  else if (top - FRAME < place.top) scroller.scrollTop -= place.top + FRAME - top;
 }
