@@ -32,7 +32,8 @@ SHUTDOWN_PATIENCE = 2
 def build_registry(settings: Settings) -> Registry:
     """The operator's engines, each built when it is first looked up, and the memory they share."""
     from backends.registry import Registry
-    from backends.residency import GIB, Residency, device_memory
+    from backends.residency import Residency, device_memory
+    from backends.sizing import GIB
 
     limit = None if settings.engine_memory is None else int(settings.engine_memory * GIB)
     residency = Residency(device_memory(settings.device), limit)

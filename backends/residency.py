@@ -20,7 +20,7 @@ SHARE = 0.9
 """Of the device's memory, for all engines together."""
 LOOK_INTERVAL = 0.2
 """Seconds between two looks for an engine that has become idle."""
-MIB, GIB = 2**20, 2**30
+MIB = 2**20
 
 
 @runtime_checkable
@@ -104,6 +104,13 @@ def device_memory(device: str) -> int | None:
         first = query.stdout.partition("\n")[0].strip()
         if query.returncode == 0 and first.isdigit():
             return int(first) * MIB
-    if "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
+    return machine_memory()["total_memory"]
+
+
+def machine_memory() -> dict[str, int | None]:
+    """Bytes in this machine, and those that are free now; ``None`` where the system does not tell."""
+    pages = {"total_memory": "SC_PHYS_PAGES", "free_memory": "SC_AVPHYS_PAGES"}
+    return {
+        name: os.sysconf(key) * os.sysconf("SC_PAGE_SIZE") if key in os.sysconf_names else None
+        for name, key in pages.items()
+    }

@@ -39,6 +39,14 @@ const ICONS = {
   more: 'M3.2 6.6a1.4 1.4 0 1 0 0 2.8a1.4 1.4 0 0 0 0-2.8M8 6.6a1.4 1.4 0 1 0 0 2.8a1.4 1.4 0 0 0 0-2.8M12.8 6.6a1.4 1.4 0 1 0 0 2.8a1.4 1.4 0 0 0 0-2.8',
 };
 
+/** What a button with an icon and a word shows, changed only when it is another. */
+export function setFace(button, name, text) {
+  if (button.dataset.face === name) return;
+  button.dataset.face = name;
+  button.querySelector('svg').replaceWith(icon(name));
+  setText(button.querySelector('span'), text);
+}
+
 export function icon(name) {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', '0 0 16 16');

@@ -1,7 +1,7 @@
 // The transport: hold, step and slow the engine; go back through what it did, and return to now.
 
 import { ControlError } from './control.js';
-import { h, icon, setAttribute, setText } from './dom.js';
+import { h, icon, setAttribute, setFace } from './dom.js';
 import { EngineMenu } from './engine_menu.js';
 import { KeyForm } from './key_form.js';
 import { Scrub } from './scrub.js';
@@ -91,10 +91,7 @@ export class Transport {
   }
 
   #face(button, name) {
-    if (button.dataset.face === name) return;
-    button.dataset.face = name;
-    button.querySelector('svg').replaceWith(icon(name));
-    setText(button.querySelector('span'), this.tools.words(`transport.${name}`));
+    setFace(button, name, this.tools.words(`transport.${name}`));
   }
 
   /** Enabled, or disabled with the reason. A call under way disables nothing: that would take the focus. */

@@ -7,7 +7,6 @@ POST /sizing/config           a model's config.json → its sizes
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from backends import model_config, sizing
 from backends.api.body import json_route
 from backends.base import Backend
 from backends.registry import Registry
+from backends.residency import machine_memory
 from backends.settings import Settings
 from backends.sizing import Plan
 from backends.sizing_table import figures, reported
@@ -62,15 +62,6 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
         return JSONResponse(msgspec.to_builtins(model_config.read_config(config)))
 
     return router
-
-
-def machine_memory() -> dict[str, int | None]:
-    """Bytes in this machine, and those that are free now; ``None`` where the system does not tell."""
-    pages = {"total_memory": "SC_PHYS_PAGES", "free_memory": "SC_AVPHYS_PAGES"}
-    return {
-        name: os.sysconf(key) * os.sysconf("SC_PAGE_SIZE") if key in os.sysconf_names else None
-        for name, key in pages.items()
-    }
 
 
 def _describe(backend: Backend, settings: Settings) -> dict[str, Any]:

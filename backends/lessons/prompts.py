@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-import msgspec
-
 from backends.base import Backend
 from backends.errors import InvalidRequest
 from backends.workloads.workload import WORDS, Planned
@@ -45,8 +43,3 @@ async def _count(engine: Backend, text: str) -> int:
 def now(prompt: str, max_tokens: int) -> Planned:
     """A request that comes at once."""
     return Planned(at=0.0, prompt=prompt, max_tokens=max_tokens)
-
-
-def warm_up(planned: Planned) -> Planned:
-    """The same, ended at once: the first forward pass of a process is slower than all others."""
-    return msgspec.structs.replace(planned, max_tokens=2)

@@ -27,7 +27,7 @@ from backends.recorder import RecordsDropped
 from backends.records import EngineState
 from backends.workloads.run import Run, run_on
 from backends.workloads.summary import RaceResult, summary
-from backends.workloads.workload import Planned, Workload, plan
+from backends.workloads.workload import Planned, Workload, plan, warm_up
 
 MOST_ENTRIES = 4
 LONGEST_ENTRY = 15 * 60.0
@@ -212,11 +212,10 @@ class Race:
             self.touch()
 
     async def _warm_up(self, entry: Entry, planned: Planned) -> None:
-        """The first steps of an engine's life are slow, and no part of a race."""
+        """The first steps of a process are no part of a race."""
         entry.state = EntryState.STARTING
         self.touch()
-        first = msgspec.structs.replace(planned, at=0.0, max_tokens=2)
-        await run_on(entry.engine, [first], mode=entry.mode)
+        await run_on(entry.engine, [warm_up(planned)], mode=entry.mode)
 
     async def _run_entry(self, entry: Entry, planned: Sequence[Planned]) -> None:
         def see(run: Run) -> None:

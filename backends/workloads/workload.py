@@ -55,6 +55,11 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
 
 
+def warm_up(planned: Planned) -> Planned:
+    """The same at once, and soon ended: the first forward pass of a process is slower than all others."""
+    return msgspec.structs.replace(planned, at=0.0, max_tokens=2)
+
+
 def plan(workload: Workload) -> list[Planned]:
     """The requests, in order of arrival."""
     draw = random.Random(workload.seed)

@@ -177,6 +177,14 @@ class ChatPage:
     def engine(self, name: str) -> Locator:
         return self.page.locator(f"#backend-choice label:has(input[value={name}])")
 
+    async def fill(self) -> None:
+        """Everything that can stand in the chat: questions, an answer, an error; settings open."""
+        await self.ask("Hello")
+        await self.answered()
+        await self.ask("word " * 300)
+        await self.answered()
+        await self.open_settings()
+
     async def open_settings(self) -> None:
         await self.page.locator("#chat-settings > button").click()
         await self.page.locator("#settings-seed textarea, #settings-seed input").wait_for()

@@ -158,13 +158,7 @@ async def used(url: str, browser: Browser, request: pytest.FixtureRequest) -> As
 
 
 async def chat(page: Page) -> None:
-    """A question, an answer, an error, and the settings open."""
-    visitor = ChatPage(page)
-    await visitor.ask("Hello")
-    await visitor.answered()
-    await visitor.ask("word " * 300)
-    await visitor.answered()
-    await visitor.open_settings()
+    await ChatPage(page).fill()
 
 
 async def race(page: Page) -> None:

@@ -53,16 +53,6 @@ FAINT = """() => {
 }"""
 
 
-async def fill(site: Site, page: ChatPage) -> None:
-    """Everything that can stand in the chat: questions, answers, an error; settings open."""
-    site.say("An answer of a few words.")
-    await page.ask("Hello")
-    await page.answered()
-    await page.ask("word " * 300)
-    await page.answered()
-    await page.open_settings()
-
-
 async def test_on_a_desk_nothing_scrolls_and_the_chat_takes_a_third(page: ChatPage) -> None:
     size = await page.page.evaluate(
         "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
@@ -93,7 +83,8 @@ async def test_on_a_desk_all_of_a_long_conversation_stays_in_its_column(site: Si
 
 async def test_on_a_phone_the_chat_is_first_and_nothing_is_cut_off(site: Site, open_page: OpenPage) -> None:
     page = await open_page("?lang=ko", viewport=PHONE, has_touch=True, is_mobile=True)
-    await fill(site, page)
+    site.say("An answer of a few words.")
+    await page.fill()
     assert await page.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert await page.page.evaluate(CUT_OFF) == []
     chat = await page.page.locator("#chat-card").bounding_box()

@@ -3,7 +3,7 @@
 import { SPEEDS } from './player.js';
 import { Scrub } from '../scrub.js';
 import { duration } from '../format.js';
-import { h, icon, setAttribute, setText } from '../dom.js';
+import { h, icon, setAttribute, setFace, setText } from '../dom.js';
 import { stateSentence } from '../status_line.js';
 
 export class ReplayTransport {
@@ -42,12 +42,8 @@ export class ReplayTransport {
   draw(view) {
     const { store, player } = this;
     const { words } = this.tools;
-    const face = player.isPlaying ? 'pause' : 'resume';
-    if (this.play.dataset.face !== face) {
-      this.play.dataset.face = face;
-      this.play.querySelector('svg').replaceWith(icon(face));
-      setText(this.play.querySelector('span'), words(player.isPlaying ? 'traces.pause' : 'traces.play'));
-    }
+    if (player.isPlaying) setFace(this.play, 'pause', words('traces.pause'));
+    else setFace(this.play, 'resume', words('traces.play'));
     setAttribute(this.back, 'disabled', store.history.isEmpty || store.shown <= store.history.first);
     setAttribute(this.next, 'disabled', store.history.isEmpty || store.shown >= store.history.last);
     this.speed.value = String(player.speed);

@@ -9,8 +9,9 @@ from backends.lessons.experiments.batching import ROOM
 from backends.lessons.facts import timelines
 from backends.lessons.ground import Ground
 from backends.lessons.outcome import Outcome, Picture, Unit, derived
-from backends.lessons.prompts import now, prompt_of, warm_up
+from backends.lessons.prompts import now, prompt_of
 from backends.workloads.run import Run
+from backends.workloads.workload import warm_up
 
 NUM_REQUESTS = 8
 REPLICA_TOKENS = 24

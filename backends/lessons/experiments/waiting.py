@@ -10,10 +10,11 @@ from backends.lessons.experiments.batching import ROOM
 from backends.lessons.facts import known, most_rows, rows_of, steps_of, timelines, tokens_scheduled
 from backends.lessons.ground import Ground
 from backends.lessons.outcome import Outcome, Picture, Unit, derived, measured
-from backends.lessons.prompts import now, prompt_of, warm_up
+from backends.lessons.prompts import now, prompt_of
 from backends.metrics import Summary
 from backends.records import Phase, TokenEmitted
 from backends.workloads.run import Run
+from backends.workloads.workload import warm_up
 
 CROWD = 6
 CROWD_TOKENS = 8
