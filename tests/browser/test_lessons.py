@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from backends.lessons.lesson import read_lesson, slugs
 from tests.browser.conftest import OpenPage
@@ -92,6 +93,29 @@ async def test_the_list_leads_from_lesson_to_lesson_and_the_address_follows(open
     await expect(page).to_have_url(re.compile(f"lesson={second.slug}"))
     await page.get_by_role("button", name=f"← {first.title}").click()
     await expect(page.get_by_role("heading", name=first.title)).to_be_visible()
+
+
+async def test_the_lesson_chosen_last_is_shown_however_late_another_one_comes(open_page: OpenPage) -> None:
+    page = await lessons(open_page, "no-cache")
+    may_come, has_come = asyncio.Event(), asyncio.Event()
+
+    async def come_late(route: Route) -> None:
+        response = await route.fetch()
+        await may_come.wait()
+        await route.fulfill(response=response)
+        has_come.set()
+
+    await page.route("**/lessons/streaming*", come_late)
+    await page.locator(".lessons-list button[data-slug=streaming]").click()
+    await page.locator(".lessons-list button[data-slug=padding]").click()
+    chosen = page.get_by_role("heading", name=read_lesson("padding", "en").title, exact=True)
+    await expect(chosen).to_be_visible()
+    await page.get_by_role("spinbutton").fill("7")
+    may_come.set()
+    await has_come.wait()
+    await page.evaluate("new Promise(requestAnimationFrame)")
+    await expect(chosen).to_be_visible()
+    await expect(page.get_by_role("spinbutton")).to_have_value("7")
 
 
 async def test_the_code_beside_the_text_has_the_numbers_of_its_lines(open_page: OpenPage) -> None:

@@ -16,6 +16,7 @@ class Lessons {
   #known = new Map(); // slug → what the visitor has said and seen, for as long as the page is open
   #view = null;
   #list = [];
+  #turn = 0; // of the openings: a later one wins
 
   constructor(root, words) {
     this.words = words;
@@ -40,8 +41,10 @@ class Lessons {
   }
 
   async open(slug, { keepAddress = false } = {}) {
+    const turn = (this.#turn += 1);
     this.#view?.stop();
     const lesson = await ask(`lessons/${slug}?lang=${document.documentElement.lang}`);
+    if (turn !== this.#turn) return undefined; // another was chosen meanwhile
     if (lesson === null) return this.#fail();
     if (!keepAddress) setParameter('lesson', slug);
     if (!this.#known.has(slug)) this.#known.set(slug, { said: null, outcome: null, asked: false });
