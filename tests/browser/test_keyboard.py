@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 from pytest_asyncio import fixture
 
 from components.layout import TABS
@@ -158,11 +159,31 @@ async def test_a_lesson_is_chosen_predicted_and_run_a_size_changed_and_a_call_co
     await keyboard.go_to("[data-slug=lines-of-code]")
     await keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="303 lines")).to_be_focused()
+    verdict, may_run = page.locator(".lessons-verdict"), asyncio.Event()
+
+    async def run_late(route: Route) -> None:
+        await may_run.wait()
+        await route.continue_()
+
+    await page.route("**/lessons/lines-of-code/runs", run_late)
+    await expect(verdict).to_have_role("status")
+    await expect(verdict).to_be_empty()
     await keyboard.go_to("#lessons-root input")
     await page.keyboard.type("300")
-    await keyboard.go_to(".lessons-primary")
+    run, stop = (page.locator(f".lessons-actions button:nth-of-type({place})") for place in (1, 2))
     await keyboard.press("Enter")
-    await expect(page.locator(".lessons-verdict")).to_be_visible()
+    await expect(stop).to_be_focused()
+    await keyboard.press("Enter")
+    await expect(run).to_be_focused()
+    await expect(page.locator(".lessons-status")).to_have_text("Stopped. Nothing was measured.")
+    await keyboard.press("Enter")
+    await expect(stop).to_be_focused()
+    may_run.set()
+    await expect(verdict).to_contain_text("You said 300 lines")
+    await expect(run).to_be_focused()
+    await keyboard.go_to(".lessons-turns button:last-child")
+    await keyboard.press("Enter")
+    await expect(page.locator("#lessons-root h2", has_text="an engine that batches")).to_be_focused()
 
     await keyboard.open_tab("sizing")
     await page.locator("#sizing-root[data-settled=true]").wait_for()

@@ -59,11 +59,13 @@ async def test_what_a_run_shows_can_be_read_without_one(open_page: OpenPage) -> 
 async def test_a_run_is_stopped_by_its_button_and_can_begin_anew(open_page: OpenPage) -> None:
     page = await lessons(open_page, "padding")
     await predict(page, 7)
+    run = page.get_by_role("button", name="Run the experiment")
     for _ in range(2):
-        await page.get_by_role("button", name="Run the experiment").click()
+        await run.click()
         await expect(page.locator(".lessons-status")).to_contain_text("starting")  # the run has its name
         await page.get_by_role("button", name="Stop").click()
         await expect(page.locator(".lessons-status")).to_have_text("Stopped. Nothing was measured.")
+        await expect(run).to_be_focused()
         await expect(page.locator(".lessons-result")).to_be_empty()
 
 

@@ -1,11 +1,12 @@
 // Predict, run, compare. Nothing measured is shown before there is a prediction.
 
 import { engineForm } from './engine.js';
+import { elementsOf } from './outcome.js';
 import { asPrediction, predictionForm } from './prediction.js';
-import { Outcome } from './outcome.js';
 import { recordingsOf } from './recordings.js';
 import { eventsOfRun, stopRun } from './run.js';
-import { h, setText } from '../dom.js';
+import { verdictOf } from './values.js';
+import { h, setAttribute, setText } from '../dom.js';
 import { percent } from '../format.js';
 
 export class Experiment {
@@ -28,17 +29,23 @@ export class Experiment {
     );
     this.status = h('p', { class: 'lessons-status', role: 'status' });
     this.bar = h('progress', { max: '1', 'aria-label': words('lessons.progress') });
+    this.verdict = h('p', { class: 'lessons-verdict', role: 'status' }); // there before it speaks, so it is heard
     this.result = h('div', { class: 'lessons-result' });
+    this.controls = h(
+      'div',
+      {},
+      this.form.element,
+      this.engine.element,
+      h('div', { class: 'lessons-actions' }, this.start, this.cancel, this.bar),
+    );
     this.element = h(
       'section',
       { class: 'lessons-card lessons-experiment' },
       h('h3', {}, words('lessons.predict')),
-      this.form.element,
-      this.engine.element,
-      h('div', { class: 'lessons-actions' }, this.start, this.cancel, this.bar),
+      this.controls,
       this.status,
       recordingsOf(lesson.recordings, words),
-      this.result,
+      h('div', { class: 'lessons-outcome' }, this.verdict, this.result),
     );
     if (lesson.missing !== null) this.#say(words('lessons.missing', { why: lesson.missing }), 'missing');
     this.#draw();
@@ -55,18 +62,25 @@ export class Experiment {
     if (said === null || this.isRunning || this.lesson.missing !== null) return;
     this.known.said = said;
     this.known.outcome = null;
-    this.#abort = new AbortController();
-    const { signal } = this.#abort;
+    const abort = new AbortController();
+    const { signal } = abort;
     this.#showOutcome();
     this.#say(this.words('lessons.run.asking'));
-    this.#draw();
+    this.#setRun(abort);
     const failure = await this.#follow(signal);
-    this.#abort = null;
     this.#runId = null;
     this.bar.removeAttribute('value');
     if (signal.aborted) this.#say(this.words('lessons.run.stopped'));
     else if (failure !== null) this.#say(failure.sentence, failure.kind);
+    this.#setRun(null);
+  }
+
+  /** What was pressed goes away or is locked: the focus passes to the button that takes its place. */
+  #setRun(abort) {
+    const hadFocus = this.controls.contains(document.activeElement);
+    this.#abort = abort;
     this.#draw();
+    if (hadFocus) (this.isRunning ? this.cancel : this.start).focus();
   }
 
   /** Nobody looks any more: the server ends it when the connection closes. */
@@ -76,12 +90,13 @@ export class Experiment {
 
   /** Stop pressed: the stream ends when the engines are gone, so the next run finds the place free. */
   #end() {
+    if (this.cancel.ariaDisabled === 'true') return;
     if (this.#runId === null) {
       this.stop();
       return;
     }
     this.#say(this.words('lessons.run.stopping'));
-    this.cancel.disabled = true;
+    setAttribute(this.cancel, 'aria-disabled', true); // it keeps the focus
     stopRun(this.#runId);
   }
 
@@ -132,21 +147,25 @@ export class Experiment {
     this.start.disabled = this.isRunning || this.form.value === null || this.lesson.missing !== null;
     this.start.hidden = this.isRunning;
     this.cancel.hidden = !this.isRunning;
-    this.cancel.disabled = false;
+    setAttribute(this.cancel, 'aria-disabled', null);
     this.bar.hidden = !this.isRunning;
     this.form.lock(this.isRunning);
     this.engine.lock(this.isRunning);
   }
 
   #showOutcome() {
-    const { outcome, said } = this.known;
-    if (outcome === null) {
-      this.result.replaceChildren();
-      return;
-    }
-    const { lesson, words } = this;
-    this.result.replaceChildren(
-      ...new Outcome(lesson, outcome, asPrediction(said, lesson.prediction), words).elements,
-    );
+    const { outcome } = this.known;
+    this.result.replaceChildren(...(outcome === null ? [] : elementsOf(outcome, this.lesson, this.words)));
+    const { verdict, sentence } = outcome === null ? { verdict: null, sentence: '' } : this.#judge();
+    setAttribute(this.verdict, 'data-verdict', verdict);
+    setText(this.verdict, sentence);
+  }
+
+  /** What was said against what was measured. */
+  #judge() {
+    const { prediction } = this.lesson;
+    const measured = this.known.outcome.measured.find(({ name }) => name === prediction.compares);
+    const said = asPrediction(this.known.said, prediction);
+    return verdictOf(said, measured, this.words, prediction.choices);
   }
 }

@@ -37,14 +37,15 @@ class Lessons {
     const wanted = new URLSearchParams(location.search).get('lesson');
     const first = this.#list.find(({ slug }) => slug === wanted) ?? this.#list[0];
     this.#drawList();
-    await this.open(first.slug, { keepAddress: wanted !== first.slug });
+    return this.open(first.slug, { keepAddress: wanted !== first.slug });
   }
 
+  /** @returns {Promise<boolean>} whether it is the one that is shown now */
   async open(slug, { keepAddress = false } = {}) {
     const turn = (this.#turn += 1);
     this.#view?.stop();
     const lesson = await ask(`lessons/${slug}?lang=${document.documentElement.lang}`);
-    if (turn !== this.#turn) return undefined; // another was chosen meanwhile
+    if (turn !== this.#turn) return false; // another was chosen meanwhile
     if (lesson === null) return this.#fail();
     if (!keepAddress) setParameter('lesson', slug);
     if (!this.#known.has(slug)) this.#known.set(slug, { said: null, outcome: null, asked: false });
@@ -53,7 +54,7 @@ class Lessons {
       words: this.words,
       previous: this.#list[place - 1] ?? null,
       next: this.#list[place + 1] ?? null,
-      open: (other) => this.open(other),
+      open: (other) => this.#choose(other),
       onDone: () => {
         this.done.add(slug);
         this.#drawList();
@@ -61,7 +62,7 @@ class Lessons {
     });
     this.place.replaceChildren(this.#view.element);
     this.#mark(slug);
-    return undefined;
+    return true;
   }
 
   #drawList() {
@@ -81,6 +82,7 @@ class Lessons {
         ),
       ),
     );
+    const held = this.nav.contains(document.activeElement) ? document.activeElement.dataset.slug : null;
     const count = this.#list.filter(({ slug }) => this.done.has(slug)).length;
     this.nav.replaceChildren(
       h('h2', {}, words('page.tab.lessons')),
@@ -88,11 +90,12 @@ class Lessons {
       h('ol', {}, ...entries),
     );
     this.#mark(this.#view?.lesson.slug);
+    this.nav.querySelector(`[data-slug="${held}"]`)?.focus();
   }
 
+  /** Whoever pressed a button to come here reads on at the title. */
   async #choose(slug) {
-    await this.open(slug);
-    this.place.querySelector('h2')?.focus();
+    if (await this.open(slug)) this.place.querySelector('h2').focus();
   }
 
   #mark(slug) {
@@ -104,7 +107,9 @@ class Lessons {
   }
 
   #fail() {
-    const again = () => this.load();
+    const again = async () => {
+      if (await this.load()) this.place.querySelector('h2').focus();
+    };
     this.place.replaceChildren(
       h(
         'div',
@@ -113,6 +118,7 @@ class Lessons {
         h('button', { type: 'button', class: 'lessons-button', onclick: again }, this.words('lessons.again')),
       ),
     );
+    return false;
   }
 }
 
