@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from backends.code_view import engines, find
 from tests.browser.conftest import OpenPage
@@ -45,6 +45,27 @@ async def test_calls_carry_this_servers_address_and_the_chosen_engine(
     await page.locator("#api-route").select_option("health")
     await expect(page.get_by_role("button", name="openai client")).to_be_disabled()
     await expect(call).to_have_text(f"curl '{site.url}health'")
+
+
+async def test_nothing_can_be_sent_before_the_engines_are_known(open_page: OpenPage) -> None:
+    page = (await open_page()).page
+    may_answer = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        await may_answer.wait()
+        await route.continue_()
+
+    await page.route("**/health", answer_late)
+    await page.locator("#page-tabs [data-tab=api]").click()
+    for told in ("#api-status", "#api-journey-summary"):
+        await expect(page.locator(told)).to_have_text("The server has not said yet which engines there are.")
+    enabled = page.locator(":is(.api-card:first-child, #api-journey) :is(button, select):enabled")
+    await expect(enabled).to_have_count(0)
+    await expect(page.locator("#api-send")).to_be_disabled()
+    may_answer.set()
+    await expect(page.locator("#api-trace")).to_be_enabled()
+    await expect(page.locator("#api-send")).to_be_enabled()
+    await expect(page.locator("#api-status")).to_be_empty()
 
 
 async def test_copy_puts_the_call_on_the_clipboard(open_page: OpenPage) -> None:

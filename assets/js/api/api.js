@@ -6,6 +6,8 @@ import { CodeView } from './code_view.js';
 import { JourneyCard } from './journey_card.js';
 import { SendCard } from './send_card.js';
 
+const AGAIN = 1500; // after the server could not be reached
+
 export function create(root, { words, store }) {
   return new Api(root, words, store);
 }
@@ -18,7 +20,7 @@ class Api {
     const address = new URL('.', document.baseURI).href.replace(/\/$/, '');
     this.root = root;
     this.words = words;
-    this.engine = h('select', { id: 'api-engine', onchange: () => this.calls.show(this.engine.value) });
+    this.engine = h('select', { id: 'api-engine', disabled: true, onchange: () => this.calls.show(this.engine.value) });
     this.calls = new Calls(words, address);
     this.journey = new JourneyCard(words, () => this.send.trace());
     this.send = new SendCard(words, () => this.engine.value, (token) => this.journey.show(token), signal);
@@ -46,25 +48,38 @@ class Api {
 
   async #begin(chosen) {
     const { signal } = this.#abort;
-    const answer = await ask('health', signal);
+    const answer = await untilAnswered('health', signal);
     if (answer === null) return;
     const { backends, default: first } = answer;
+    this.engine.disabled = false;
     this.engine.replaceChildren(...Object.entries(backends).map(([name, { title }]) => h('option', { value: name }, title)));
     this.engine.value = chosen !== null && chosen in backends ? chosen : first;
     this.calls.show(this.engine.value);
+    this.send.ready();
+    this.journey.ready();
     const [schema] = await Promise.all([ask('openapi.json', signal), this.code.begin()]);
     if (schema !== null) this.calls.listRoutes(schema);
     this.root.dataset.settled = 'true';
   }
 }
 
-/** `null` once the tab has gone. */
+/** What a route says; null where the server is away, and once the tab has gone. */
 async function ask(path, signal) {
   try {
     const response = await fetch(new URL(path, document.baseURI), { signal });
     return response.ok ? await response.json() : null;
   } catch (error) {
-    if (error.name === 'AbortError') return null;
+    if (error.name === 'AbortError' || error instanceof TypeError) return null; // a fetch that failed
     throw error;
   }
+}
+
+/** The same, asked again and again; null once the tab has gone. */
+async function untilAnswered(path, signal) {
+  let answer = await ask(path, signal);
+  while (answer === null && !signal.aborted) {
+    await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    answer = await ask(path, signal);
+  }
+  return answer;
 }

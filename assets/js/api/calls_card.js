@@ -12,11 +12,17 @@ export class Calls {
   constructor(words, address) {
     this.words = words;
     this.address = address;
-    this.route = h('select', { id: 'api-route', onchange: () => this.#draw() });
+    this.route = h('select', { id: 'api-route', disabled: true, onchange: () => this.#draw() });
     this.buttons = LANGUAGES.map((language) =>
       h(
         'button',
-        { type: 'button', class: 'api-choice', 'data-language': language, onclick: () => this.#speak(language) },
+        {
+          type: 'button',
+          class: 'api-choice',
+          'data-language': language,
+          disabled: true,
+          onclick: () => this.#speak(language),
+        },
         words(`api.language.${language}`),
       ),
     );
@@ -24,7 +30,7 @@ export class Calls {
     this.code = h('pre', { class: 'api-code', id: 'api-call', tabindex: '0' });
     this.copy = h(
       'button',
-      { type: 'button', class: 'api-button', id: 'api-copy', onclick: () => this.#copy() },
+      { type: 'button', class: 'api-button', id: 'api-copy', disabled: true, onclick: () => this.#copy() },
       words('api.copy'),
     );
     this.copied = h('span', { class: 'api-quiet', role: 'status' });
@@ -51,8 +57,9 @@ export class Calls {
     ];
   }
 
-  /** Calls for this engine. */
+  /** Calls for this engine; until then there are none. */
   show(backend) {
+    this.route.disabled = this.copy.disabled = false;
     const chosen = this.route.value;
     this.#calls = callsOf({ address: this.address, backend });
     this.route.replaceChildren(...this.#calls.map(({ name, method, path }) => h('option', { value: name }, `${method} ${path}`)));

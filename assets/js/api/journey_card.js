@@ -16,7 +16,12 @@ export class JourneyCard {
     this.times = new Map();
     this.notes = new Map();
     this.places = PLACES.map((place) => this.#place(place));
-    this.summary = h('p', { class: 'api-quiet', id: 'api-journey-summary' }, words('api.journey.empty'));
+    this.summary = h('p', { class: 'api-quiet', id: 'api-journey-summary' }, words('api.waiting'));
+    this.send = h(
+      'button',
+      { type: 'button', class: 'api-button', id: 'api-trace', disabled: true, onclick: send },
+      words('api.journey.send'),
+    );
     this.element = h(
       'section',
       { class: 'api-card api-wide', id: 'api-journey' },
@@ -24,11 +29,17 @@ export class JourneyCard {
         'div',
         { class: 'api-row api-spread' },
         h('h3', {}, words('api.journey')),
-        h('button', { type: 'button', class: 'api-button', id: 'api-trace', onclick: send }, words('api.journey.send')),
+        this.send,
       ),
       h('ol', { class: 'api-path' }, ...this.places),
       this.summary,
     );
+  }
+
+  /** There is an engine to send a request to. */
+  ready() {
+    this.send.disabled = false;
+    setText(this.summary, this.words('api.journey.empty'));
   }
 
   /** @param {{trace: object, arrival: number, first: object}} token */

@@ -41,14 +41,18 @@ export class SendCard {
     this.prompt = h('textarea', { id: 'api-prompt', rows: '2' });
     this.prompt.value = words('api.prompt.default');
     this.length = h('input', { id: 'api-max-tokens', type: 'number', min: '1', value: '20' });
-    this.send = h('button', { type: 'submit', class: 'api-button api-primary', id: 'api-send' }, words('api.send'));
+    this.send = h(
+      'button',
+      { type: 'submit', class: 'api-button api-primary', id: 'api-send', disabled: true },
+      words('api.send'),
+    );
     const stop = () => this.#asking?.abort();
     this.stop = h(
       'button',
       { type: 'button', class: 'api-button', id: 'api-stop', disabled: true, onclick: stop },
       words('api.stop'),
     );
-    this.status = h('p', { class: 'api-quiet', id: 'api-status', role: 'status' });
+    this.status = h('p', { class: 'api-quiet', id: 'api-status', role: 'status' }, words('api.waiting'));
     this.list = h('ol', { class: 'api-frames', id: 'api-frames', tabindex: '0', 'aria-label': words('api.frames') });
     this.element = h(
       'section',
@@ -64,6 +68,12 @@ export class SendCard {
       ),
       this.list,
     );
+  }
+
+  /** The engine to ask is known. */
+  ready() {
+    this.send.disabled = false;
+    setText(this.status, '');
   }
 
   /** Send it so that the way of its tokens is told. */
