@@ -144,12 +144,14 @@ async def used(url: str, browser: Browser, request: pytest.FixtureRequest) -> As
     context = await browser.new_context(viewport=DESKTOP, locale="en-US")
     page = await context.new_page()
     complaints.listen(page)
-    await page.goto(f"{url}?lang={lang}&theme={theme}&lesson=lines-of-code&race=naive,paged,broken")
+    what = "tab=playground&lesson=lines-of-code&race=naive,paged,broken&trace=paged-preemption"
+    await page.goto(f"{url}?lang={lang}&theme={theme}&{what}")
     await page.locator("#chat-log .example").first.wait_for()
     await page.evaluate(AXE)
     used = Used(page, lang)
     await chat(page)
-    for tab, use in (("classroom", race), ("lessons", predict), ("sizing", calculate), ("api", send)):
+    uses = {"classroom": race, "lessons": predict, "sizing": calculate, "traces": replay, "api": send}
+    for tab, use in uses.items():
         await used.show(tab)
         await use(page)
     yield used
@@ -179,6 +181,13 @@ async def predict(page: Page) -> None:
 
 async def calculate(page: Page) -> None:
     await expect(page.locator("#sizing-root[data-settled=true] .sizing-reported")).to_be_visible()
+
+
+async def replay(page: Page) -> None:
+    """A shipped recording with blocks, preemption and every panel."""
+    await page.locator(".traces-item[aria-current]").wait_for()
+    await page.locator("#replay-transport").wait_for()
+    await page.locator("#replay .js-plotly-plot .main-svg").first.wait_for(state="attached")
 
 
 async def send(page: Page) -> None:
@@ -215,6 +224,7 @@ async def test_every_picture_is_told_in_words_too(used: Used) -> None:
     assert numbers["playground"] >= 4
     assert numbers["classroom"] >= 2
     assert numbers["lessons"] >= 1
+    assert numbers["traces"] >= 4
 
 
 async def test_a_page_speaks_one_language_and_marks_what_is_in_another(used: Used) -> None:
