@@ -64,7 +64,7 @@ def test_a_card_of_24_gb_starts_at_0_9() -> None:
 
 
 def test_a_small_model_takes_what_is_reserved_not_what_it_weighs() -> None:
-    """0.24 GiB of weights on a card of 24: 90% of it is gone all the same."""
+    """0.23 GiB of weights on a card of 24: 90% of it is gone all the same."""
     plan = plan_of(total_memory=24 * GIB, free_memory=24 * GIB)
     assert round(sizing.weight_bytes(plan) / GIB, 2) == 0.23
     assert sizing.reserved_bytes(plan) / plan.total_memory == pytest.approx(0.9)
