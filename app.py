@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
 
     from backends.archive import Archive
@@ -120,6 +121,7 @@ def create_app(
     from fastapi import FastAPI
 
     from backends.api import include_routes
+    from backends.visitors import Visitors
     from components.layout import mount_page
 
     @asynccontextmanager
@@ -134,6 +136,7 @@ def create_app(
         if archive is not None:
             await archive.close()
 
+    visitors = Visitors(settings)
     app = FastAPI(title="Servescope", lifespan=lifespan, docs_url=None, redoc_url=None)
     include_routes(
         app,
@@ -142,8 +145,9 @@ def create_app(
         make_engine=partial(make_engine, settings, registry),
         shelf=shelf,
         archive=archive,
+        visitors=visitors,
     )
-    return mount_page(app, registry, settings)
+    return mount_page(app, registry, settings, visitors)
 
 
 async def _preload(registry: Registry, name: str) -> None:
@@ -177,6 +181,23 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How the app is served."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        root_path=settings.root_path,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        timeout_graceful_shutdown=SHUTDOWN_PATIENCE,
+        ws="websockets-sansio",
+        ws_max_size=65_536,  # viewers have nothing to say
+        ws_per_message_deflate=False,  # it would compress each frame once for every viewer
+    )
+
+
 def main() -> None:
     """Serve until Ctrl-C."""
     from backends.settings import parse_settings
@@ -189,18 +210,7 @@ def main() -> None:
     listener = listen(settings)
     import uvicorn
 
-    app = create_app(settings, registry, shelf, archive)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            root_path=settings.root_path,
-            timeout_graceful_shutdown=SHUTDOWN_PATIENCE,
-            ws="websockets-sansio",
-            ws_max_size=65_536,  # viewers have nothing to say
-            ws_per_message_deflate=False,  # it would compress each frame once for every viewer
-        )
-    )
+    server = uvicorn.Server(server_config(create_app(settings, registry, shelf, archive), settings))
     print(f"Servescope: http://{settings.host}:{listener.getsockname()[1]}{settings.root_path}/", flush=True)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listener])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -19,6 +19,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 
 KNOWN_BACKENDS = ("naive", "generate", "paged", "vllm", "remote")
 SHIPPED_BACKENDS = ("naive", "generate", "paged", "vllm")
+SPACE_PROXIES = ("10.0.0.0/8",)
+"""From where a Space's own proxy connects."""
 
 
 class ResultRouting(StrEnum):
@@ -92,6 +94,9 @@ class Settings(BaseSettings):
     gpu_memory_utilization: float = Field(
         0.5, gt=0, le=1, description="share of the memory that a KV cache may take"
     )
+    paged_kernels: Literal["fast", "plain"] = Field(
+        "fast", description="paged: fused operations where the model allows, or transformers' own modules"
+    )
     engine_memory: float | None = Field(
         None,
         gt=0,
@@ -105,6 +110,19 @@ class Settings(BaseSettings):
     vllm_tap: bool = Field(True, description="vLLM: see every step and block through its scheduler")
     public: bool = Field(
         False, description="strangers may come: limits per visitor, no control without the key"
+    )
+    visitor_requests: int = Field(
+        4, ge=1, le=256, description="--public: requests that a visitor may have waiting or running"
+    )
+    address_requests: int = Field(
+        64,
+        ge=1,
+        le=4096,
+        description="--public: the same for all visitors of one network address, such as a classroom's",
+    )
+    trusted_proxies: Names = Field(
+        (),
+        description="proxies whose X-Forwarded-For names the visitor: addresses or networks, comma-separated",
     )
     instructor_key: str | None = Field(
         None, min_length=8, repr=False, description="key for pause, step, speed, restart, kill"
@@ -121,7 +139,7 @@ class Settings(BaseSettings):
     )
     cache_dir: Path = Field(Path.home() / ".cache" / "servescope", description="where prepared weights lie")
 
-    @field_validator("backends", "preload", "remote_url", "replay", mode="before")
+    @field_validator("backends", "preload", "remote_url", "replay", "trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -138,6 +156,18 @@ class Settings(BaseSettings):
         if len({url.rstrip("/").removesuffix("/v1") for url in urls}) != len(urls):
             raise ValueError("a server is named twice")
         return urls
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            try:
+                ip_network(proxy)
+            except ValueError:
+                raise ValueError(
+                    f"{proxy!r} is neither an address nor a network such as 10.0.0.0/8"
+                ) from None
+        return proxies
 
     @field_validator("backends")
     @classmethod
@@ -228,7 +258,9 @@ def _describe(error: ValidationError) -> str:
 
 
 def _for_hosting_space(settings: Settings) -> Settings:
-    """Where a hosting Space is detected the page must be reachable, and strangers will come."""
+    """Where a hosting Space is detected the page must be reachable, and strangers will come, through a
+    proxy with an address of its own network."""
     if not os.environ.get("SPACE_ID"):
         return settings
-    return settings.model_copy(update={"host": "0.0.0.0", "public": True})  # noqa: S104
+    proxies = settings.trusted_proxies or SPACE_PROXIES
+    return settings.model_copy(update={"host": "0.0.0.0", "public": True, "trusted_proxies": proxies})  # noqa: S104

@@ -9,7 +9,6 @@ import gradio as gr
 from gradio.components import Component
 
 from backends.base import BackendInfo
-from backends.registry import Registry
 from backends.settings import Settings
 from components.backend_choice import BackendChoice
 from components.browser import TELL_JS
@@ -93,9 +92,8 @@ def create_chat(settings: Settings, page_words: PageWords) -> Chat:
     return Chat(log, entry, send, stop, system_prompt, sampling, request_id)
 
 
-def bind_chat(chat: Chat, choice: BackendChoice, browser: gr.JSON, registry: Registry) -> None:
+def bind_chat(chat: Chat, choice: BackendChoice, browser: gr.JSON, events: ChatEvents) -> None:
     """Every way to ask streams into the log; Stop and clear act beside the stream."""
-    events = ChatEvents(registry)
     asked_with = [
         chat.log,
         choice.name,

@@ -14,6 +14,7 @@ from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import ServescopeError
 from backends.records import Source, State
 from backends.registry import Registry
+from backends.visitors import Share, Visitors
 from components.answering import Answer
 from components.browser import Browser
 from components.conversation import (
@@ -43,6 +44,7 @@ class Asked:
     system_prompt: str
     sampling: SamplingParams
     browser: Browser
+    share: Share
 
     @property
     def lang(self) -> str:
@@ -52,8 +54,9 @@ class Asked:
 class ChatEvents:
     """The handlers. ``inputs`` are always: backend, mode, system prompt, sampling, browser."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, visitors: Visitors) -> None:
         self._registry = registry
+        self._visitors = visitors
         self._answers: dict[str, Answer] = {}
         """The answers under way, one a browser session: how Stop finds what it stops."""
 
@@ -110,7 +113,7 @@ class ChatEvents:
             yield _outputs(_with_notice(log[:-1], word(browser.lang, "chat.empty_message")))
             return
         try:
-            asked = self._asked(browser, *inputs[:-1])
+            asked = self._asked(request, browser, *inputs[:-1])
         except ServescopeError as error:
             yield _outputs([*log, notice(Notice.ERROR, word(browser.lang, "chat.error"), error.message)], "")
             return
@@ -127,30 +130,40 @@ class ChatEvents:
             del self._answers[session]
 
     def _asked(
-        self, browser: Browser, backend: str, mode: str | None, system_prompt: str, *sampling: Any
+        self,
+        request: gr.Request,
+        browser: Browser,
+        backend: str,
+        mode: str | None,
+        system_prompt: str,
+        *sampling: Any,
     ) -> Asked:
         chosen = self._registry.get(backend)
-        return Asked(chosen, mode or None, system_prompt, sampling_params(chosen.info, *sampling), browser)
+        share = self._visitors.share(request.client.host, browser.visitor)
+        params = sampling_params(chosen.info, *sampling)
+        return Asked(chosen, mode or None, system_prompt, params, browser, share)
 
 
 async def _chunks(request_id: str, log: list[Message], asked: Asked) -> AsyncGenerator[TokenChunk, None]:
     """Ask the engine; closing this ends the request."""
-    messages = messages_for_model(log, asked.system_prompt)
-    prompt = await asked.backend.render_chat(messages)
-    chunks = asked.backend.generate(
-        GenerationRequest(
-            request_id=request_id,
-            prompt=prompt,
-            messages=tuple(messages),
-            sampling=asked.sampling,
-            source=Source.CHAT,
-            mode=asked.mode,
-            visitor=asked.browser.visitor,
+    with asked.share as share:
+        share.take()
+        messages = messages_for_model(log, asked.system_prompt)
+        prompt = await asked.backend.render_chat(messages)
+        chunks = asked.backend.generate(
+            GenerationRequest(
+                request_id=request_id,
+                prompt=prompt,
+                messages=tuple(messages),
+                sampling=asked.sampling,
+                source=Source.CHAT,
+                mode=asked.mode,
+                visitor=asked.browser.visitor,
+            )
         )
-    )
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            yield chunk
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
 
 
 def _said(answer: Answer, asked: Asked) -> list[Message]:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.visitors import Visitors
 from components.api import API
 from components.browser import create_browser
 from components.classroom import CLASSROOM
@@ -32,10 +33,10 @@ ANSWERS_AT_ONCE = 1000
 it is the engine that refuses, in words, and nobody waits unseen in a queue of Gradio's."""
 
 
-def create_page(registry: Registry, settings: Settings) -> gr.Blocks:
+def create_page(registry: Registry, settings: Settings, visitors: Visitors) -> gr.Blocks:
     """The page over these engines. Every part is created, then every event bound."""
     with gr.Blocks(title="Servescope", analytics_enabled=False, fill_width=True) as blocks:
-        page = Page(blocks, registry, settings, PageWords(), create_browser())
+        page = Page(blocks, registry, settings, visitors, PageWords(), create_browser())
         tabs = TABS if registry.names else TABS_WITHOUT_ENGINE
         create_header(page, tabs)
         created = []
@@ -49,13 +50,13 @@ def create_page(registry: Registry, settings: Settings) -> gr.Blocks:
     return blocks.queue(max_size=ANSWERS_AT_ONCE)
 
 
-def mount_page(app: FastAPI, registry: Registry, settings: Settings) -> FastAPI:
+def mount_page(app: FastAPI, registry: Registry, settings: Settings, visitors: Visitors) -> FastAPI:
     """Serve the page at ``/`` and its files under ``assets/``. Other routes come before this call."""
     add_static_routes(app)
     app.add_middleware(DocumentHead, lang=settings.lang)
     return gr.mount_gradio_app(
         app,
-        create_page(registry, settings),
+        create_page(registry, settings, visitors),
         path="/",
         theme=create_theme(),
         footer_links=[],

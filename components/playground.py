@@ -8,6 +8,7 @@ import gradio as gr
 
 from components.backend_choice import BackendChoice, bind_backend_choice, create_backend_choice
 from components.chat import Chat, bind_chat, chat_updates, create_chat
+from components.chat_events import ChatEvents
 from components.tab import Page, Tab
 
 
@@ -30,7 +31,7 @@ def create_playground(page: Page) -> Playground:
 
 
 def bind_playground(parts: Playground, page: Page) -> None:
-    bind_chat(parts.chat, parts.choice, page.browser, page.registry)
+    bind_chat(parts.chat, parts.choice, page.browser, ChatEvents(page.registry, page.visitors))
     followers = [([*parts.chat.sampling.optional, parts.chat.log], chat_updates)]
     bind_backend_choice(parts.choice, page.blocks, page.registry, page.browser, followers)
 

@@ -10,6 +10,7 @@ import gradio as gr
 
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.visitors import Visitors
 from components.words import PageWords
 
 
@@ -20,6 +21,7 @@ class Page:
     blocks: gr.Blocks
     registry: Registry
     settings: Settings
+    visitors: Visitors
     words: PageWords
     browser: gr.JSON
 

@@ -12,12 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pytest
 
+from app import server_config
 from backends.records import encode_record
+from backends.settings import Settings
 from tests import factories as make
 from tests.tiny_models import make_tiny_model
 
@@ -106,6 +109,25 @@ def test_a_recording_is_shown_where_no_engine_could_run(tmp_path: Path) -> None:
         assert httpx.get(f"{address}/health").json()["backends"] == {}
         refused = httpx.post(f"{address}/generate", json={"prompt": "a"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_backend")
+
+
+@pytest.mark.parametrize(
+    ("trusted", "seen"), [((), "10.0.0.9"), (("10.0.0.0/8",), "192.0.2.7"), (("10.0.0.1",), "10.0.0.9")]
+)
+async def test_a_proxy_names_the_visitor_only_where_the_operator_trusts_it(
+    trusted: tuple[str, ...], seen: str
+) -> None:
+    clients = []
+
+    async def note(scope: Any, *_: Any) -> None:
+        clients.append(scope["client"][0])
+
+    config = server_config(note, Settings(trusted_proxies=trusted))
+    config.load()
+    named = b"203.0.113.1, 192.0.2.7, 10.0.0.3"  # the first is what a stranger made up
+    scope = {"type": "http", "client": ("10.0.0.9", 1), "headers": [(b"x-forwarded-for", named)]}
+    await config.loaded_app(scope, None, None)
+    assert clients == [seen]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)

@@ -19,11 +19,13 @@ MODULES = sorted(
 )
 
 MAY_IMPORT_TORCH = re.compile(
-    r"backends/(generate/.*|naive/model_worker|paged/(kv_cache|attention|model_runner|sampler|core|worker)"
+    r"backends/(generate/.*|naive/model_worker"
+    r"|paged/(kv_cache|attention|(plain|fast)_model|linear|model_runner|sampler|core|worker)"
     r"|models/convert|torch_worker|vllm_async/launch)\.py"
 )
 """Modules that only ever run in a child process; the server's own process never loads torch."""
-PAGE_MAY_IMPORT = {"base", "records", "metrics", "registry", "settings", "errors"}
+PAGE_MAY_IMPORT = {"base", "records", "metrics", "registry", "settings", "errors", "visitors"}
+"""``visitors``: what is asked in the chat counts as what is asked over HTTP."""
 
 
 def imports_of(module: Path) -> Iterator[str]:

@@ -27,6 +27,7 @@ from backends.lessons.ground import MakeEngine
 from backends.registry import Registry
 from backends.settings import Settings
 from backends.shelf import Shelf
+from backends.visitors import Visitors
 from backends.workloads.races import Races
 
 
@@ -39,6 +40,7 @@ def include_routes(
     visitor_grace: float = GRACE,
     shelf: Shelf | None = None,
     archive: Archive | None = None,
+    visitors: Visitors | None = None,
 ) -> None:
     """Add all routes and error handlers; the feeds run as long as the app's lifespan.
 
@@ -46,22 +48,24 @@ def include_routes(
     ``visitor_grace``: seconds after which the requests of a visitor who has left are aborted.
     ``archive``: where records are being written, for ``/health`` to tell.
     ``shelf``: the recordings to offer, else those that come with the app.
+    ``visitors``: what each of them has in flight, where the page counts too.
     """
     shelf = shelf or Shelf()
+    visitors = visitors or Visitors(settings)
     metrics = PrometheusMetrics()
     hub = Hub(registry, metrics.observe)
     races = Races()
     presence = Presence(races, registry, grace=visitor_grace)
     add_error_handlers(app)
-    app.include_router(teaching.create_router(registry, settings))
-    app.include_router(generate_vllm.create_router(registry, settings))
-    app.include_router(openai.create_router(registry, settings))
+    app.include_router(teaching.create_router(registry, settings, visitors))
+    app.include_router(generate_vllm.create_router(registry, settings, visitors))
+    app.include_router(openai.create_router(registry, settings, visitors))
     app.include_router(telemetry.create_router(registry, hub, presence))
     app.include_router(control.create_router(registry, settings))
     app.include_router(health.create_router(registry, hub, metrics, archive))
     app.include_router(code.create_router())
     app.include_router(sizing.create_router(registry, settings))
-    app.include_router(workloads.create_router(registry, settings, races))
+    app.include_router(workloads.create_router(registry, settings, races, visitors))
     app.include_router(join.create_router(settings))
     app.include_router(traces.create_router(shelf))
-    app.include_router(lessons.create_router(registry, settings, make_engine, shelf))
+    app.include_router(lessons.create_router(registry, settings, make_engine, shelf, visitors))

@@ -57,13 +57,22 @@ def check_key(settings: Settings, authorization: str | None) -> None:
         if settings.public or not settings.is_loopback:
             raise NotAllowed("Control is closed: this server has no instructor key.")
         return
-    scheme, _, key = (authorization or "").partition(" ")
-    given = key.strip() if scheme.lower() == "bearer" else ""
-    if not hmac.compare_digest(given.encode(), settings.instructor_key.encode()):
-        problem = "wrong" if given else "missing"
+    if not holds_key(settings, authorization):
+        problem = "wrong" if _bearer(authorization) else "missing"
         raise NotAllowed(
             f"Control needs the instructor key, and it is {problem}: Authorization: Bearer <key>."
         )
+
+
+def holds_key(settings: Settings, authorization: str | None) -> bool:
+    """Whether the header carries the instructor key. Clients of other servers send keys of their own."""
+    key = settings.instructor_key
+    return key is not None and hmac.compare_digest(_bearer(authorization).encode(), key.encode())
+
+
+def _bearer(authorization: str | None) -> str:
+    scheme, _, key = (authorization or "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
 
 
 def _check_origin(request: Request) -> None:

@@ -20,10 +20,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from backends import admission
 from backends.api.body import encodable, json_route
 from backends.api.disconnect import unless_gone
+from backends.api.share import callers_share
 from backends.base import Backend, GenerationRequest, SamplingParams
 from backends.records import Source
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.visitors import Share, Visitors
 
 TEMPERATURE, TOP_P, MAX_TOKENS = 0.7, 0.95, 16
 """The article's ``SamplingParams(temperature=0.7, top_p=0.95)``, and vLLM's own ``max_tokens``."""
@@ -44,12 +46,16 @@ class GeneratedTexts(BaseModel):
     generated_texts: list[str]
 
 
-def create_router(registry: Registry, settings: Settings) -> APIRouter:
+def create_router(registry: Registry, settings: Settings, visitors: Visitors) -> APIRouter:
     router = APIRouter(route_class=json_route(settings.max_model_len), tags=["teaching"])
+    callers = callers_share(visitors, settings)
 
     @router.post("/generate_vllm", response_model=GeneratedTexts)
     async def generate_vllm(
-        request: Request, body: PromptsBody, mode: Literal["blocking", "async"] = "blocking"
+        request: Request,
+        body: PromptsBody,
+        mode: Literal["blocking", "async"] = "blocking",
+        share: Share = callers,
     ) -> Response:
         """The texts, in the order of the prompts."""
         texts: list[str] = []
@@ -58,6 +64,7 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
             admission.check_num_texts(len(body.prompts), settings.max_waiting, field="prompts")
             call = _call(body, mode)
             admission.check_fields(call, engine.info, settings)
+            share.take(len(body.prompts))
             texts = await unless_gone(request, _whole_texts(engine, call))
         return JSONResponse({"generated_texts": texts})
 

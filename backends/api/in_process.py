@@ -15,15 +15,19 @@ from backends.base import Backend
 from backends.lessons.ground import Post
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.visitors import Visitors
 
 
 def in_process_post(settings: Settings) -> Post:
     """Posts to the teaching routes; ``settings`` are the limits that they hold to."""
 
+    nobody_else = Visitors(settings.model_copy(update={"public": False}))
+
     async def post(engine: Backend, path: str, body: dict[str, Any]) -> list[bytes]:
         app = FastAPI()
         add_error_handlers(app)
-        app.include_router(teaching.create_router(Registry({engine.info.name: lambda: engine}), settings))
+        registry = Registry({engine.info.name: lambda: engine})
+        app.include_router(teaching.create_router(registry, settings, nobody_else))
         client = _Client(json.dumps(body).encode())
         await app(_scope(path), client.receive, client.send)
         return client.parts

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 from backends.api.body import VisitorId, json_route
 from backends.api.errors import error_body
 from backends.api.in_process import in_process_post
+from backends.api.share import callers_share
 from backends.api.sse import EventStream, sse_frame
 from backends.errors import EngineUnavailable, InvalidRequest, ServescopeError
 from backends.lessons.experiments import EXPERIMENTS
@@ -34,6 +35,7 @@ from backends.records import State
 from backends.registry import Registry
 from backends.settings import Settings
 from backends.shelf import Recording, Shelf
+from backends.visitors import Share, Visitors
 
 
 class RunBody(BaseModel):
@@ -44,7 +46,10 @@ class RunBody(BaseModel):
     """Where a lesson leaves a choice (``Lesson.instead``)."""
 
 
-def create_router(registry: Registry, settings: Settings, make_engine: MakeEngine, shelf: Shelf) -> APIRouter:
+def create_router(
+    registry: Registry, settings: Settings, make_engine: MakeEngine, shelf: Shelf, visitors: Visitors
+) -> APIRouter:
+    callers = callers_share(visitors, settings)
     runs = LessonRuns(lambda report: Ground(make_engine, report, in_process_post(settings)))
 
     @asynccontextmanager
@@ -75,11 +80,12 @@ def create_router(registry: Registry, settings: Settings, make_engine: MakeEngin
         return JSONResponse({**fields, **texts, **_summary(found, registry), **more})
 
     @router.post("/lessons/{slug}/runs", response_class=StreamingResponse)
-    async def run(slug: str, body: RunBody) -> Response:
+    async def run(slug: str, body: RunBody, share: Share = callers) -> Response:
         """400, 404, 429 or 503 before anything starts; an ``error`` event for what goes wrong later."""
         found = read_lesson(slug, "en")
         if (missing := missing_for(found, registry)) is not None:
             raise EngineUnavailable(missing)
+        share.take_run()
         run = runs.begin(EXPERIMENTS[experiment_of(found, body.engine, registry)], body.visitor)
         return EventStream(_frames(run), run.stop)  # it lives as long as somebody reads it
 

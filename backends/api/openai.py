@@ -33,16 +33,19 @@ from backends.api.openai_choices import (
 )
 from backends.api.openai_errors import openai_error, openai_route
 from backends.api.openai_values import Prompt
+from backends.api.share import callers_share
 from backends.api.sse import EventStream, sse_frame
 from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import InvalidRequest, ServescopeError, UnknownBackend
 from backends.records import Source, State
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.visitors import Share, Visitors
 
 
-def create_router(registry: Registry, settings: Settings) -> APIRouter:
+def create_router(registry: Registry, settings: Settings, visitors: Visitors) -> APIRouter:
     router = APIRouter(route_class=openai_route(settings.max_model_len), prefix="/v1", tags=["openai"])
+    callers = callers_share(visitors, settings)
     offered_since = int(time.time())
 
     def describe(engine: Backend) -> dict[str, Any]:
@@ -69,17 +72,19 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
         return JSONResponse(describe(engine))
 
     @router.post("/chat/completions")
-    async def chat_completions(request: Request, body: ChatBody) -> Response:
+    async def chat_completions(request: Request, body: ChatBody, share: Share = callers) -> Response:
         """The messages become a prompt by the model's chat template."""
         call = _Call(registry.get(body.model), settings, body, ChatShape())
+        share.take(call.num_texts(1))
         prompt = await unless_gone(request, call.engine.render_chat(list(body.for_template())))
         return await call.respond(request, [prompt])
 
     @router.post("/completions")
-    async def completions(request: Request, body: CompletionBody) -> Response:
+    async def completions(request: Request, body: CompletionBody, share: Share = callers) -> Response:
         """Several prompts are several requests to the engine, at once."""
         call = _Call(registry.get(body.model), settings, body, CompletionShape())
         call.check_prompts(body.prompt)
+        share.take(call.num_texts(len(body.prompt)))
         return await call.respond(request, body.prompt)
 
     return router
@@ -114,8 +119,11 @@ class _Call:
         """Raises ``InvalidRequest`` for one that cannot be served, or more than could ever wait."""
         for prompt in prompts:
             self._check(prompt, self._body.sampling(1))
-        num_texts = len(prompts) * self._n
-        admission.check_num_texts(num_texts, self._settings.max_waiting, field="prompt")
+        admission.check_num_texts(self.num_texts(len(prompts)), self._settings.max_waiting, field="prompt")
+
+    def num_texts(self, num_prompts: int) -> int:
+        """Texts that are asked for; each is a request of its own to the engine."""
+        return num_prompts * self._n
 
     async def respond(self, request: Request, prompts: Sequence[Prompt]) -> Response:
         """The answer, whole or as a stream. When the client goes, the engine is told."""

@@ -27,12 +27,14 @@ from backends.api.body import encodable, json_route
 from backends.api.disconnect import cancel, unless_gone
 from backends.api.errors import error_body
 from backends.api.journey import Journey
+from backends.api.share import callers_share
 from backends.api.sse import EventStream, sse_frame
 from backends.base import Backend, GenerationRequest, SamplingParams, TokenChunk
 from backends.errors import ServescopeError
 from backends.records import Source, State
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.visitors import Share, Visitors
 
 PATIENCE = 5.0
 """Seconds a stream waits for its first token before it sends its headers, so that a request
@@ -54,8 +56,9 @@ class Generated(BaseModel):
     generated_text: str
 
 
-def create_router(registry: Registry, settings: Settings) -> APIRouter:
+def create_router(registry: Registry, settings: Settings, visitors: Visitors) -> APIRouter:
     router = APIRouter(route_class=json_route(settings.max_model_len), tags=["teaching"])
+    callers = callers_share(visitors, settings)
 
     def prepare(
         body: GenerateBody, backend: str | None, mode: str | None, *, stream: bool, traced: bool = False
@@ -76,10 +79,15 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
 
     @router.post("/generate", response_model=Generated)
     async def generate(
-        request: Request, body: GenerateBody, backend: str | None = None, mode: str | None = None
+        request: Request,
+        body: GenerateBody,
+        backend: str | None = None,
+        mode: str | None = None,
+        share: Share = callers,
     ) -> Response:
         """A whole answer, when the batch it ran in is done."""
         engine, generation = prepare(body, backend, mode, stream=False)
+        share.take()
         text = await unless_gone(request, _whole_text(engine, generation))
         return JSONResponse({"sequence_id": generation.request_id, "generated_text": text})
 
@@ -90,9 +98,11 @@ def create_router(registry: Registry, settings: Settings) -> APIRouter:
         backend: str | None = None,
         mode: str | None = None,
         trace: bool = False,
+        share: Share = callers,
     ) -> Response:
         """Server-sent events: one frame a token; an ``error`` event if the engine fails midway."""
         engine, generation = prepare(body, backend, mode, stream=True, traced=trace)
+        share.take()
         answer = _Answer(engine, generation)
         try:
             await unless_gone(request, answer.settle())

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -31,10 +31,12 @@ from backends import admission
 from backends.api.body import VisitorId, json_route
 from backends.api.control import check_key
 from backends.api.disconnect import unless_gone
+from backends.api.share import share_of
 from backends.base import Backend
 from backends.errors import InvalidRequest, NotAllowed
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.visitors import Visitors
 from backends.workloads.limits import Limits, check_workload, limits_of
 from backends.workloads.race import MOST_ENTRIES, Race
 from backends.workloads.races import Races
@@ -62,7 +64,7 @@ class RaceBody(BaseModel):
     visitor: VisitorId | None = None
 
 
-def create_router(registry: Registry, settings: Settings, races: Races) -> APIRouter:
+def create_router(registry: Registry, settings: Settings, races: Races, visitors: Visitors) -> APIRouter:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
@@ -90,7 +92,11 @@ def create_router(registry: Registry, settings: Settings, races: Races) -> APIRo
         workload = _workload(body.workload)
         check_workload(workload, limits_for(request), largest)
         entries = _entries(registry, body.entries)
-        race_id = races.begin(workload, entries, body.visitor, together=body.together)
+        with ExitStack() as until_begun:
+            share = until_begun.enter_context(share_of(request, visitors, settings))
+            share.take_run(workload.students * (len(entries) if body.together else 1))
+            race_id = races.begin(workload, entries, body.visitor, together=body.together, on_end=share.close)
+            until_begun.pop_all()
         return JSONResponse({"race_id": race_id}, status_code=202)
 
     @router.get("/workloads/races/{race_id}")

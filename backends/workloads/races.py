@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from backends.base import Backend
 from backends.errors import Overloaded, ServescopeError
@@ -37,6 +37,7 @@ class Races:
         self._tasks: dict[Race, asyncio.Task[None]] = {}
         """The line: races under way or waiting, in order."""
         self._visitor_of: dict[Race, str | None] = {}
+        self._on_end: dict[Race, Callable[[], None]] = {}
         self._stage = asyncio.Lock()
 
     def begin(
@@ -46,8 +47,10 @@ class Races:
         visitor: str | None,
         *,
         together: bool = False,
+        on_end: Callable[[], None] = lambda: None,
     ) -> str:
-        """The id of a race that runs when its turn comes. Raises ``Overloaded``."""
+        """The id of a race that runs when its turn comes; ``on_end`` is called once it is over, whatever
+        became of it. Raises ``Overloaded``."""
         if visitor in self._visitor_of.values():
             raise Overloaded(
                 "A race of yours is waiting or under way: stop it first, or let it end.",
@@ -62,6 +65,7 @@ class Races:
         race_id = secrets.token_urlsafe(16)
         race = self._races[race_id] = Race(workload, entries, together=together)
         self._visitor_of[race] = visitor
+        self._on_end[race] = on_end
         race.place = len(self._tasks)
         self._tasks[race] = task = asyncio.create_task(self._run(race))
         task.add_done_callback(lambda task: self._leave(race, task))
@@ -103,6 +107,7 @@ class Races:
         if not race.has_ended:
             race.stop()
         del self._tasks[race], self._visitor_of[race]
+        self._on_end.pop(race)()
         for place, other in enumerate(self._tasks):
             other.place = place
             other.touch()

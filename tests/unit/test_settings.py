@@ -62,6 +62,9 @@ def test_a_flag_needs_no_value() -> None:
         (["--backends", "naive", "--preload", "paged"], ["paged", "not among"]),
         (["--instructor-key", "short"], ["--instructor-key", "at least 8"]),
         (["--lang", "fr"], ["--lang", "fr"]),
+        (["--visitor-requests", "0"], ["--visitor-requests", "0", "greater than or equal to 1"]),
+        (["--address-requests", "5000"], ["--address-requests", "5000", "4096"]),
+        (["--trusted-proxies", "10.0.0.0/8,proxy"], ["--trusted-proxies", "'proxy'", "10.0.0.0/8"]),
         (["--backends", "naive,remote"], ["--backends", "--remote-url"]),
         (["--remote-url", "localhost:8000"], ["--remote-url", "http://"]),
         (["--remote-url", "ftp://host"], ["--remote-url", "https://"]),
@@ -135,10 +138,14 @@ def test_secrets_of_a_remote_server_are_not_printed(
     assert "s3cret" not in capsys.readouterr().err
 
 
-def test_on_a_hosting_space_the_page_is_reachable_and_public(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hosting_space_is_public_and_trusts_its_own_proxy_or_those_that_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert parse_settings(["--public"]).trusted_proxies == ()
     monkeypatch.setenv("SPACE_ID", "somebody/servescope")
     settings = parse_settings([])
-    assert (settings.host, settings.public) == ("0.0.0.0", True)
+    assert (settings.host, settings.public, settings.trusted_proxies) == ("0.0.0.0", True, ("10.0.0.0/8",))
+    assert parse_settings(["--trusted-proxies", "192.0.2.1"]).trusted_proxies == ("192.0.2.1",)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.53"])

@@ -98,7 +98,7 @@ export class SendCard {
     try {
       const response = await fetch(new URL(path, document.baseURI), {
         method: 'POST',
-        headers: { 'content-type': 'application/json' },
+        headers: { 'content-type': 'application/json', 'Servescope-Visitor': window.servescope.visitor },
         body: JSON.stringify(body),
         signal: asking.signal,
       });

@@ -13,6 +13,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 from backends.registry import Registry
 from backends.settings import Settings
+from backends.visitors import Visitors
 from components.conversation import log_from_browser
 from components.layout import TABS, create_page, mount_page
 from tests.fakes import FakeBackend
@@ -35,12 +36,12 @@ def in_a_loop(build: Callable[[], T]) -> T:
 
 @pytest.fixture(scope="module")
 def config() -> dict[str, Any]:
-    return in_a_loop(lambda: create_page(registry(), Settings())).get_config_file()
+    return in_a_loop(lambda: create_page(registry(), Settings(), Visitors(Settings()))).get_config_file()
 
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    return TestClient(in_a_loop(lambda: mount_page(FastAPI(), registry(), Settings())))
+    return TestClient(in_a_loop(lambda: mount_page(FastAPI(), registry(), Settings(), Visitors(Settings()))))
 
 
 def test_a_page_holds_no_connection_open(config: dict[str, Any]) -> None:
@@ -53,14 +54,14 @@ def test_no_event_of_the_page_is_a_public_api(config: dict[str, Any]) -> None:
 
 
 def test_an_engine_refuses_before_gradio_lets_anyone_wait() -> None:
-    blocks = in_a_loop(lambda: create_page(registry(), Settings()))
+    blocks = in_a_loop(lambda: create_page(registry(), Settings(), Visitors(Settings())))
     assert blocks._queue.max_thread_count > Settings().max_waiting
     limits = {event.concurrency_limit for event in blocks.fns.values() if event.queue and event.fn}
     assert limits == {None}
 
 
 def test_the_log_builds_no_component_that_a_browser_names() -> None:
-    blocks = in_a_loop(lambda: create_page(registry(), Settings()))
+    blocks = in_a_loop(lambda: create_page(registry(), Settings(), Visitors(Settings())))
     (log,) = [block for block in blocks.blocks.values() if block.elem_id == "chat-log"]
     assert log.preprocess is log_from_browser
 
