@@ -15,6 +15,7 @@ from pytest_asyncio import fixture
 from tests.app_server import app_server
 from tests.browser.conftest import DESKTOP
 from tests.browser.site import Complaints
+from tests.lesson_pictures import PICTURES, Bars
 from tests.lesson_values import ALWAYS, VALUES, Trace
 
 PATIENCE = 500_000
@@ -24,6 +25,9 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 pytestmark = pytest.mark.timeout(600)
 
+SHARES = """rects => rects.map(rect =>
+    Number(rect.getAttribute('height')) / rect.ownerSVGElement.viewBox.baseVal.height)"""
+"""How high each part of a bar is, of the whole picture."""
 SECONDS_IN = {"ms": 0.001, "s": 1.0}
 
 
@@ -78,6 +82,22 @@ async def test_a_lesson_shows_what_its_records_come_to(slug: str, page: Page, cl
             assert shows(shown, value), f"{name}: {shown} is {value}"
     await expect(page.locator(".lessons-result tbody tr")).to_have_count(len(recomputed))
     await expect(page.locator(".lessons-sealed")).to_have_count(0)
+    if lesson["picture"] is None:
+        assert slug not in PICTURES
+    else:
+        await the_picture_draws(PICTURES[slug](*traces, *more), outcome["picture"], page)
+
+
+async def the_picture_draws(bars: Bars, told: dict[str, Any], page: Page) -> None:
+    """Its bars are these, in what the server told and in what is drawn; the highest reaches the top."""
+    assert [part for bar in told["bars"] for part in bar] == pytest.approx(
+        [part for bar in bars for part in bar]
+    )
+    assert [len(bar) for bar in told["bars"]] == [len(bar) for bar in bars]
+    top = max(sum(bar) if told["stacked"] else max(bar) for bar in bars)
+    drawn = await page.locator(".lessons-picture rect").evaluate_all(SHARES)
+    assert drawn == pytest.approx([part / top for bar in bars for part in bar])
+    assert shows(await page.locator(".lessons-top").inner_text(), top)
 
 
 async def predict_and_run(page: Page, lesson: dict[str, Any]) -> dict[str, Any]:
