@@ -46,6 +46,8 @@ class WorkerReady(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     num_blocks: int | None = None
     """Of its KV cache, where it has blocks."""
+    kernels: str | None = None
+    """What computes its model, where there is a choice."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

@@ -97,6 +97,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_num_batched_tokens: Count | None = None
     null_block: Count | None = None
     """A block that the engine keeps for itself and never gives out, among its ``num_blocks``."""
+    kernels: str | None = None
+    """What computes its model, where there is a choice."""
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):

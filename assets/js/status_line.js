@@ -109,6 +109,7 @@ function allFactsOf(header, words) {
   return [
     modelOf(header),
     limitsOf(header, words),
+    ...(header.engine.kernels ? [words('transport.fact.kernels', { value: header.engine.kernels })] : []),
     header.hardware,
     ...Object.entries(header.versions).map(([name, version]) => `${name} ${version}`),
   ].join('\n');

@@ -5,29 +5,27 @@ A step is one forward pass over all scheduled tokens, one behind the other, with
     tokens        [ A A A A A │ B │ C ]      A: 5 tokens of a prompt, B and C: one each
     slot_mapping  where K and V of each are written
     rows          which tokens are whose, and the slots of all that each may look at
-
-transformers calls ``paged_attention`` in place of its own (``AttentionInterface``), once a layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface
 
 from backends.paged.kv_cache import KVCache
 
-NAME = "servescope_paged"
-UNKNOWN_TO_US = ("sliding_window", "softcap", "s_aux", "sinks", "chunk_size")
-"""Arguments by which a model asks for another kind of attention."""
 
+@dataclass(frozen=True)
+class RowSpan:
+    """A row of a step: its tokens are ``[start:end]`` of the batch."""
 
-class UnsupportedAttention(Exception):
-    """The model asks for something that this attention does not do."""
+    start: int
+    end: int
+    context: int
+    """Tokens that its last token may look at, itself among them."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,9 @@ class DecodeRows:
     tokens: torch.Tensor
     """Where each row's token lies in the batch ``[rows]``."""
     slots: torch.Tensor
-    """``[rows, longest]``; 0 behind the end of a row."""
+    """``[rows, longest]``; any behind the end of a row."""
     mask: torch.Tensor
-    """True where a slot is the row's own ``[rows, 1, 1, longest]``."""
+    """Added to the scores: 0 where a slot is the row's own, else -∞ ``[rows, 1, 1, longest]``."""
 
 
 @dataclass(frozen=True)
@@ -64,41 +62,37 @@ class PagedStep:
 
     @classmethod
     def of(
-        cls, cache: KVCache, slot_mapping: torch.Tensor, rows: Rows[tuple[int, int, torch.Tensor]]
+        cls, cache: KVCache, slot_mapping: torch.Tensor, spans: Rows[RowSpan], slots: torch.Tensor
     ) -> PagedStep:
-        """``rows``: start, end, and slots of each row, in the order of the batch."""
-        prefill = [PrefillRow(start, end, slots) for start, end, slots in rows if end - start > 1]
-        decode = [(start, slots) for start, end, slots in rows if end - start == 1]
-        return cls(cache, slot_mapping, prefill, _decode_rows(decode) if decode else None)
+        """``spans``: the rows, in the order of the batch; ``slots``: theirs ``[rows, longest or more]``."""
+        prefill, decode = [], []
+        for index, span in enumerate(spans):
+            if span.end - span.start == 1:
+                decode.append(index)
+            else:
+                prefill.append(PrefillRow(span.start, span.end, slots[index, : span.context]))
+        return cls(cache, slot_mapping, prefill, _decode_rows(cache, spans, decode, slots))
+
+    @property
+    def is_decode_only(self) -> bool:
+        return not self.prefill
 
 
-def paged_attention(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    *,
-    paged: PagedStep,
-    scaling: float,
-    **others: Any,
-) -> tuple[torch.Tensor, None]:
-    """Write K and V of this layer, then let every row attend to its own slots.
+def attend(step: PagedStep, layer: int, queries: torch.Tensor, scaling: float) -> torch.Tensor:
+    """Let every row attend to its own slots: ``[tokens, heads, head_dim]`` → the same.
 
-    ``query [1, heads, tokens, head_dim]``, ``key`` and ``value [1, kv_heads, tokens, head_dim]``;
-    returns ``[1, tokens, heads, head_dim]``. All K and V are written before any is read, so a row
-    may look at a block that another row of the same step fills.
+    All K and V of the step have been written, so a row may look at a block that another row of the
+    same step fills.
     """
-    _refuse_unknown(module, others)
-    layer: int = module.layer_idx  # type: ignore[assignment]
-    paged.cache.write(layer, key[0].transpose(0, 1), value[0].transpose(0, 1), paged.slot_mapping)
-    queries = query[0].transpose(0, 1)  # [tokens, heads, head_dim]
+    if step.decode is not None and step.is_decode_only:
+        return _attend_decode(step.cache, layer, queries, step.decode, scaling)
     output = torch.empty_like(queries, memory_format=torch.contiguous_format)
-    for row in paged.prefill:
-        output[row.start : row.end] = _attend_prefill(paged.cache, layer, queries, row, scaling)
-    if paged.decode is not None:
-        output[paged.decode.tokens] = _attend_decode(paged.cache, layer, queries, paged.decode, scaling)
-    return output.unsqueeze(0), None
+    for row in step.prefill:
+        output[row.start : row.end] = _attend_prefill(step.cache, layer, queries, row, scaling)
+    if step.decode is not None:
+        decoding = queries[step.decode.tokens]
+        output[step.decode.tokens] = _attend_decode(step.cache, layer, decoding, step.decode, scaling)
+    return output
 
 
 def _attend_prefill(
@@ -130,30 +124,28 @@ def _attend_decode(
     """``[rows, heads, head_dim]``. The heads that share a KV head stand where a prefill's queries
     do, so K and V are read once for all of them."""
     keys, values = cache.read(layer, rows.slots)  # [rows, longest, kv_heads, head_dim]
-    query = queries[rows.tokens]  # [rows, heads, head_dim]
-    kv_heads = keys.shape[2]
+    num_rows, heads, head_dim = queries.shape
     attended = scaled_dot_product_attention(
-        query.view(query.shape[0], kv_heads, -1, query.shape[2]),  # [rows, kv_heads, group, head_dim]
+        queries.reshape(num_rows, keys.shape[2], -1, head_dim),  # [rows, kv_heads, group, head_dim]
         keys.transpose(1, 2),
         values.transpose(1, 2),
         attn_mask=rows.mask,
         scale=scaling,
     )
-    return attended.reshape(query.shape)
+    return attended.reshape(num_rows, heads, head_dim)
 
 
-def _decode_rows(rows: list[tuple[int, torch.Tensor]]) -> DecodeRows:
-    slots = torch.nn.utils.rnn.pad_sequence([slots for _, slots in rows], batch_first=True)
-    lengths = torch.tensor([len(slots) for _, slots in rows], device=slots.device)
-    mask = torch.arange(slots.shape[1], device=slots.device) < lengths[:, None]
-    tokens = torch.tensor([start for start, _ in rows], device=slots.device)
-    return DecodeRows(tokens, slots, mask[:, None, None, :])
-
-
-def _refuse_unknown(module: torch.nn.Module, others: dict[str, Any]) -> None:
-    for name in UNKNOWN_TO_US:
-        if others.get(name) is not None:
-            raise UnsupportedAttention(f"{type(module).__name__} asks for {name}, which is not done here.")
-
-
-AttentionInterface.register(NAME, paged_attention)
+def _decode_rows(
+    cache: KVCache, spans: Rows[RowSpan], rows: list[int], slots: torch.Tensor
+) -> DecodeRows | None:
+    if not rows:
+        return None
+    device = slots.device
+    lengths = torch.tensor([spans[row].context for row in rows], device=device)
+    longest = max(spans[row].context for row in rows)
+    is_own = torch.arange(longest, device=device) < lengths[:, None]
+    mask = torch.zeros(is_own.shape, dtype=cache.slots.dtype, device=device)
+    mask.masked_fill_(~is_own, -torch.inf)
+    tokens = torch.tensor([spans[row].start for row in rows], device=device)
+    chosen = slots if len(rows) == len(spans) else slots[rows]
+    return DecodeRows(tokens, chosen[:, :longest].contiguous(), mask[:, None, None, :])

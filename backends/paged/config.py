@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from backends.models import PreparedModel
@@ -18,6 +20,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``None``: as many as the longest texts of ``max_num_seqs`` requests need, if memory allows."""
     max_num_seqs: int
     max_num_batched_tokens: int
+    kernels: Literal["fast", "plain"]
     memory_share: float
     """Of the free memory that the KV cache may take at most."""
     first_step_id: int = 0

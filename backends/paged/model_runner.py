@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import chain
+from typing import Any, Protocol
 
 import torch
-from transformers import AutoModelForCausalLM
 
-from backends.paged import attention
+from backends.paged.attention import PagedStep, RowSpan
 from backends.paged.kv_cache import KVCache
 from backends.paged.scheduler import ScheduledSequence, SchedulerOutput
 from backends.paged.sequence import Sequence
 
 
+class Model(Protocol):
+    """A forward pass over packed tokens."""
+
+    kernels: str
+    """What computes it: a word for the header."""
+
+    def __call__(
+        self, ids: torch.Tensor, positions: torch.Tensor, step: PagedStep, last_tokens: torch.Tensor
+    ) -> torch.Tensor:
+        """Token ids and positions ``[tokens]`` → logits ``[rows, vocab]`` after ``last_tokens [rows]``."""
+
+
 class ModelRunner:
     """A model and its KV cache."""
 
-    def __init__(self, model: Any, cache: KVCache) -> None:
-        self.model = model.eval()
+    def __init__(self, model: Model, cache: KVCache) -> None:
+        self.model = model
         self.cache = cache
 
     @property
     def device(self) -> torch.device:
-        device: torch.device = self.model.device
-        return device
+        return self.cache.slots.device
 
     @torch.inference_mode()
     def run(self, output: SchedulerOutput) -> torch.Tensor:
@@ -31,56 +42,54 @@ class ModelRunner:
         self.cache.copy_blocks(output.copies)
         ids: list[int] = []
         positions: list[int] = []
-        slot_mapping: list[torch.Tensor] = []
-        rows: list[tuple[int, int, torch.Tensor]] = []
+        spans: list[RowSpan] = []
         for row in output.rows:
-            start, end = row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens
-            slots = self._slots(row.sequence, end)
-            rows.append((len(ids), len(ids) + row.num_scheduled_tokens, slots))
-            ids += row.sequence.token_ids[start:end]
-            positions += range(start, end)
-            slot_mapping.append(slots[start:end])
-        last_tokens = [end - 1 for (_, end, _), row in zip(rows, output.rows, strict=True) if row.samples]
-        logits: torch.Tensor = self.model(
-            input_ids=torch.tensor([ids], device=self.device),
-            position_ids=torch.tensor([positions], device=self.device),
-            use_cache=False,  # ours is written by paged_attention
-            logits_to_keep=torch.tensor(last_tokens, dtype=torch.long, device=self.device),
-            paged=attention.PagedStep.of(self.cache, torch.cat(slot_mapping), rows),
-        ).logits[0]
-        return logits
+            begin, end = row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens
+            spans.append(RowSpan(len(ids), len(ids) + row.num_scheduled_tokens, end))
+            ids += row.sequence.token_ids[begin:end]
+            positions += range(begin, end)
+        slots = self._slots([row.sequence.block_table for row in output.rows])
+        row_of_token = self._tensor(
+            chain.from_iterable([row] * (span.end - span.start) for row, span in enumerate(spans))
+        )
+        position_ids = self._tensor(positions)
+        step = PagedStep.of(self.cache, slots[row_of_token, position_ids], spans, slots)
+        last_tokens = [span.end - 1 for span, row in zip(spans, output.rows, strict=True) if row.samples]
+        return self.model(self._tensor(ids), position_ids, step, self._tensor(last_tokens))
 
-    def _slots(self, sequence: Sequence, num_tokens: int) -> torch.Tensor:
-        """Slots of the first ``num_tokens`` tokens, in order ``[num_tokens]``."""
+    def _slots(self, block_tables: list[list[int]]) -> torch.Tensor:
+        """Slots of each row's tokens, in order ``[rows, longest table * block_size]``; block 0 behind
+        the end of a table."""
+        longest = max(map(len, block_tables))
+        padded = [table + [0] * (longest - len(table)) for table in block_tables]
+        blocks = torch.tensor(padded, dtype=torch.long, device=self.device)
         size = self.cache.block_size
-        blocks = torch.tensor(sequence.block_table, device=self.device)
-        slots = blocks[:, None] * size + torch.arange(size, device=self.device)
-        return slots.reshape(-1)[:num_tokens]
+        slots = blocks[:, :, None] * size + torch.arange(size, device=self.device)
+        return slots.view(len(padded), -1)
+
+    def _tensor(self, numbers: Any) -> torch.Tensor:
+        return torch.tensor(list(numbers), dtype=torch.long, device=self.device)
 
 
-def load_model(path: str, device: str) -> Any:
-    """Weights of a prepared model, with attention over block tables."""
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation=attention.NAME, local_files_only=True
-    )
-    return model.to(device).eval()
+@torch.inference_mode()
+def worst_difference(runner: ModelRunner, reference: Any, num_tokens: int = 8) -> float:
+    """Largest difference of logits to ``reference``, transformers' own model, relative to their size.
 
-
-def worst_difference(runner: ModelRunner, vocab_size: int, num_tokens: int = 8) -> float:
-    """Largest difference of logits to transformers' own attention, relative to their size.
-
-    A model may ask for something in its attention that ours does not know: better found at the
-    start, on eight tokens, than in a text. Leaves the pool's content undefined, so run it first.
+    A model may ask for something that is not known here: better found at the start, on eight tokens,
+    than in a text. All but the last go as a prompt, the last as a decode step. Leaves the pool's
+    content undefined, so run it first.
     """
-    num_tokens = min(num_tokens, runner.cache.keys.shape[1])
+    num_tokens = min(num_tokens, runner.cache.num_slots)
+    vocab_size = reference.config.vocab_size
     sequence = Sequence.of("check", [(7 * i + 1) % vocab_size for i in range(num_tokens)])
     sequence.block_table = list(range(-(-num_tokens // runner.cache.block_size)))
-    logits = runner.run(
-        SchedulerOutput([ScheduledSequence(sequence, num_tokens, 0, 0, samples=True)], num_tokens=num_tokens)
-    )
-    runner.model.set_attn_implementation("sdpa")
-    with torch.inference_mode():
-        ids = torch.tensor([sequence.token_ids], device=runner.device)
-        expected = runner.model(input_ids=ids, use_cache=False).logits[:, -1]
-    runner.model.set_attn_implementation(attention.NAME)
+    parts = [(0, num_tokens - 1), (num_tokens - 1, 1)] if num_tokens > 1 else [(0, 1)]
+    for computed, scheduled in parts:
+        row = ScheduledSequence(sequence, scheduled, computed, 0, samples=True)
+        logits = runner.run(SchedulerOutput([row], num_tokens=scheduled))
+    ours = reference.config._attn_implementation
+    reference.set_attn_implementation("sdpa")
+    ids = torch.tensor([sequence.token_ids], device=runner.device)
+    expected = reference(input_ids=ids, use_cache=False).logits[:, -1]
+    reference.set_attn_implementation(ours)
     return float((logits - expected).abs().max() / expected.abs().max())

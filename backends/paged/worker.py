@@ -6,18 +6,20 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import torch
 
 from backends.engine_child import ChildChannel, ParentGone
 from backends.gate import Gate
-from backends.paged.attention import UnsupportedAttention
 from backends.paged.block_pool import BlockPool
 from backends.paged.config import WorkerConfig
 from backends.paged.core import EngineCore, Limits
+from backends.paged.fast_model import FastModel, reason_against
 from backends.paged.kv_cache import KVCache, bytes_per_block
-from backends.paged.model_runner import ModelRunner, load_model, worst_difference
+from backends.paged.model_runner import Model, ModelRunner, worst_difference
+from backends.paged.plain_model import PlainModel, UnsupportedAttention, load_model
 from backends.paged.scheduler import Scheduler
 from backends.text import TextCodec
 from backends.torch_worker import describe_worker, free_memory, resolve_device
@@ -74,17 +76,17 @@ class Worker:
 def build_core(config: WorkerConfig) -> EngineCore:
     """Load the weights and lay out the pool. Raises ``UnsupportedAttention`` with the model's name."""
     device = resolve_device(config.device)
-    model = load_model(config.model.path, device)
+    loaded = load_model(config.model.path, device)
     num_blocks = config.num_blocks or _default_num_blocks(config, device)
     cache = KVCache(
         config.model.shape,
         num_blocks=num_blocks,
         block_size=config.block_size,
-        dtype=model.dtype,
+        dtype=loaded.dtype,
         device=device,
     )
-    runner = ModelRunner(model, cache)
-    difference = worst_difference(runner, config.model.shape.vocab_size)
+    runner = ModelRunner(_model(config, loaded), cache)
+    difference = worst_difference(runner, loaded)
     if difference > LARGEST_DIFFERENCE:
         raise UnsupportedAttention(
             f"{config.model.architecture} differs by {difference:.1%} from its own attention here."
@@ -105,6 +107,14 @@ def build_core(config: WorkerConfig) -> EngineCore:
     )
 
 
+def _model(config: WorkerConfig, loaded: Any) -> Model:
+    if config.kernels == "plain":
+        return PlainModel(loaded)
+    if (reason := reason_against(loaded)) is not None:
+        return PlainModel(loaded, reason)
+    return FastModel(loaded, config.max_model_len)
+
+
 def _default_num_blocks(config: WorkerConfig, device: str) -> int:
     needed = config.max_num_seqs * -(-config.max_model_len // config.block_size)
     block = bytes_per_block(config.model.shape, config.block_size, torch.float32)
@@ -120,8 +130,9 @@ def main(channel: ChildChannel, config: WorkerConfig) -> None:
     except UnsupportedAttention as error:
         channel.fail(str(error))
         return
-    ready = describe_worker(str(core.runner.device), core.runner.model.dtype)
-    channel.ready(msgspec.structs.replace(ready, num_blocks=core.pool.num_blocks))
+    ready = describe_worker(str(core.runner.device), core.runner.cache.slots.dtype)
+    facts = {"num_blocks": core.pool.num_blocks, "kernels": core.runner.model.kernels}
+    channel.ready(msgspec.structs.replace(ready, **facts))
     worker = Worker(core, channel.send)
     threading.Thread(target=_listen, args=(channel, worker), name="listen", daemon=True).start()
     worker.run()

@@ -1,7 +1,8 @@
 """The paged batcher chooses the tokens of ``model.generate``, however its work is cut up.
 
-The plain twin runs each prompt alone with transformers' own attention and cache. Tiny random models
-prefer their tokens clearly, so equal means equal; for the real one see ``test_paged_smollm2.py``.
+It has two ways to compute a step, and both do. The plain twin runs each prompt alone with
+transformers' own attention and cache. Tiny random models prefer their tokens clearly, so equal means
+equal; for the real one see ``test_paged_smollm2.py``.
 """
 
 from __future__ import annotations
@@ -13,41 +14,60 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.parity.twins import Run, Twins
-from tests.tiny_models import ARCHITECTURES, Architecture, prepare_tiny_model
+from backends.paged.plain_model import UnsupportedAttention, paged_attention
+from tests.parity.twins import Kernels, Run, Twins
+from tests.tiny_models import Architecture, prepare_tiny_model
 
 PROMPTS = ["the", "the batch runs one step and every request in it", "안녕하세요 한 걸음에", "cache " * 6]
 
 
-TwinsOf = Callable[[Architecture], Twins]
+Variant = tuple[Architecture, Kernels]
+TwinsOf = Callable[[Variant], Twins]
+
+VARIANTS: list[Variant] = [
+    ("llama", "plain"),
+    ("llama", "fast"),
+    ("qwen2", "fast"),  # biases
+    ("qwen3", "fast"),  # a norm of every head
+    ("opt", "plain"),  # no rotary embeddings: what "fast" does not know
+]
+
+
+def named(variant: Variant) -> str:
+    return "-".join(variant)
+
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=named)
+both_kernels = pytest.mark.parametrize("variant", VARIANTS[:2], ids=named)
 
 
 @pytest.fixture(scope="session")
 def twins_of(tmp_path_factory: pytest.TempPathFactory) -> TwinsOf:
     @cache
-    def load(architecture: Architecture) -> Twins:
+    def load(variant: Variant) -> Twins:
+        architecture, kernels = variant
         folder: Path = tmp_path_factory.mktemp(f"paged-{architecture}")
-        return Twins.load(prepare_tiny_model(folder, architecture))
+        return Twins.load(prepare_tiny_model(folder, architecture), kernels)
 
     return load
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@every_variant
 @pytest.mark.parametrize("block_size", [1, 4, 16, 32])
-def test_a_prompt_alone(twins_of: TwinsOf, architecture: Architecture, block_size: int) -> None:
-    twins = twins_of(architecture)
+def test_a_prompt_alone(twins_of: TwinsOf, variant: Variant, block_size: int) -> None:
+    twins = twins_of(variant)
     for prompt in PROMPTS:
         run = Run(twins.core(block_size=block_size, num_blocks=2048 // block_size))
         run.add("A", prompt)
         assert run.finish()["A"] == twins.generate(prompt)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@every_variant
 @pytest.mark.parametrize("block_size", [1, 4, 16, 32])
 def test_prompts_together_that_arrive_at_different_steps(
-    twins_of: TwinsOf, architecture: Architecture, block_size: int
+    twins_of: TwinsOf, variant: Variant, block_size: int
 ) -> None:
-    twins = twins_of(architecture)
+    twins = twins_of(variant)
     run = Run(twins.core(block_size=block_size, num_blocks=2048 // block_size))
     for prompt in PROMPTS:
         run.add(prompt, prompt)
@@ -57,10 +77,10 @@ def test_prompts_together_that_arrive_at_different_steps(
     assert any(len({row.phase for row in step.rows}) == 2 for step in run.steps), "no mixed step was run"
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@every_variant
 @pytest.mark.parametrize("budget", [*range(1, 8), 11, 16, 31])
-def test_prompts_in_chunks_of_every_size(twins_of: TwinsOf, architecture: Architecture, budget: int) -> None:
-    twins = twins_of(architecture)
+def test_prompts_in_chunks_of_every_size(twins_of: TwinsOf, variant: Variant, budget: int) -> None:
+    twins = twins_of(variant)
     run = Run(twins.core(budget=budget, block_size=4, num_blocks=256))
     for prompt in PROMPTS[:3]:
         run.add(prompt, prompt)
@@ -68,12 +88,10 @@ def test_prompts_in_chunks_of_every_size(twins_of: TwinsOf, architecture: Archit
     assert max(sum(row.num_scheduled_tokens for row in step.rows) for step in run.steps) <= budget
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@every_variant
 @pytest.mark.parametrize("block_size", [1, 4, 16])
-def test_a_beginning_found_in_the_cache(
-    twins_of: TwinsOf, architecture: Architecture, block_size: int
-) -> None:
-    twins = twins_of(architecture)
+def test_a_beginning_found_in_the_cache(twins_of: TwinsOf, variant: Variant, block_size: int) -> None:
+    twins = twins_of(variant)
     run = Run(twins.core(block_size=block_size, num_blocks=2048 // block_size))
     for name, prompt in (("first", PROMPTS[1]), ("second", PROMPTS[1] + " again"), ("same", PROMPTS[1])):
         run.add(name, prompt)
@@ -88,12 +106,10 @@ def test_a_beginning_found_in_the_cache(
     assert set(cached) == {"second", "same"}
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@every_variant
 @pytest.mark.parametrize("prefix_caching", [True, False])
-def test_a_text_that_was_preempted(
-    twins_of: TwinsOf, architecture: Architecture, prefix_caching: bool
-) -> None:
-    twins = twins_of(architecture)
+def test_a_text_that_was_preempted(twins_of: TwinsOf, variant: Variant, prefix_caching: bool) -> None:
+    twins = twins_of(variant)
     run = Run(twins.core(block_size=4, num_blocks=24, prefix_caching=prefix_caching))
     prompts = [PROMPTS[0], PROMPTS[2], "one", "two", "three", "every"]
     for prompt in prompts:
@@ -102,10 +118,10 @@ def test_a_text_that_was_preempted(
     assert any(step.preempted_ids for step in run.steps), "nobody was preempted"
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_logits_agree_with_transformers_own(twins_of: TwinsOf, architecture: Architecture) -> None:
+@every_variant
+def test_logits_agree_with_transformers_own(twins_of: TwinsOf, variant: Variant) -> None:
     """Sums are ordered differently, so not to the last bit: to a millionth of their size."""
-    twins = twins_of(architecture)
+    twins = twins_of(variant)
     run = Run(twins.core())
     for prompt in PROMPTS:
         run.add(prompt, prompt)
@@ -116,8 +132,11 @@ def test_logits_agree_with_transformers_own(twins_of: TwinsOf, architecture: Arc
         assert torch.allclose(logits[row], expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
 
 
-def test_a_seed_gives_the_same_text_whatever_else_is_in_the_batch(twins_of: TwinsOf) -> None:
-    twins = twins_of("llama")
+@both_kernels
+def test_a_seed_gives_the_same_text_whatever_else_is_in_the_batch(
+    twins_of: TwinsOf, variant: Variant
+) -> None:
+    twins = twins_of(variant)
     texts = []
     for company in ([], PROMPTS[1:], ["one", "two"] * 3):
         run = Run(twins.core())
@@ -130,8 +149,9 @@ def test_a_seed_gives_the_same_text_whatever_else_is_in_the_batch(twins_of: Twin
     assert texts[0] == texts[1] == texts[2]
 
 
-def test_a_seed_survives_a_preemption(twins_of: TwinsOf) -> None:
-    twins = twins_of("llama")
+@both_kernels
+def test_a_seed_survives_a_preemption(twins_of: TwinsOf, variant: Variant) -> None:
+    twins = twins_of(variant)
     prompts = ["one", "two", "three", "every", "step"]
     texts = []
     for num_blocks in (64, 16):
@@ -143,12 +163,12 @@ def test_a_seed_survives_a_preemption(twins_of: TwinsOf) -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@every_variant
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 def test_samples_of_one_prompt_share_its_blocks_and_give_the_tokens_they_give_alone(
-    twins_of: TwinsOf, architecture: Architecture, block_size: int
+    twins_of: TwinsOf, variant: Variant, block_size: int
 ) -> None:
-    twins = twins_of(architecture)
+    twins = twins_of(variant)
     run = Run(twins.core(block_size=block_size, num_blocks=1024 // block_size))
     run.add("A", PROMPTS[1], n=3)
     first = run.step()
@@ -158,8 +178,11 @@ def test_samples_of_one_prompt_share_its_blocks_and_give_the_tokens_they_give_al
     assert run.finish() == {"A": expected, "A/1": expected, "A/2": expected}
 
 
-def test_samples_with_a_seed_differ_and_the_first_is_the_one_of_the_seed_alone(twins_of: TwinsOf) -> None:
-    twins = twins_of("llama")
+@both_kernels
+def test_samples_with_a_seed_differ_and_the_first_is_the_one_of_the_seed_alone(
+    twins_of: TwinsOf, variant: Variant
+) -> None:
+    twins = twins_of(variant)
     together, alone = Run(twins.core()), Run(twins.core())
     together.add("A", PROMPTS[0], n=3, temperature=1.5, seed=5)
     alone.add("A", PROMPTS[0], temperature=1.5, seed=5)
@@ -168,8 +191,9 @@ def test_samples_with_a_seed_differ_and_the_first_is_the_one_of_the_seed_alone(t
     assert len({tuple(tokens) for tokens in texts.values()}) == 3
 
 
-def test_samples_survive_a_preemption(twins_of: TwinsOf) -> None:
-    twins = twins_of("llama")
+@both_kernels
+def test_samples_survive_a_preemption(twins_of: TwinsOf, variant: Variant) -> None:
+    twins = twins_of(variant)
     texts = []
     for num_blocks in (64, 14):
         run = Run(twins.core(block_size=4, num_blocks=num_blocks))
@@ -180,9 +204,7 @@ def test_samples_survive_a_preemption(twins_of: TwinsOf) -> None:
 
 
 def test_a_model_that_asks_for_another_attention_is_refused(twins_of: TwinsOf) -> None:
-    from backends.paged.attention import UnsupportedAttention, paged_attention
-
-    module = twins_of("llama").paged.model.layers[0].self_attn
+    module = twins_of(("llama", "plain")).plain.model.layers[0].self_attn
     query = torch.zeros(1, 4, 1, 8)
     with pytest.raises(UnsupportedAttention, match="LlamaAttention asks for softcap"):
         paged_attention(module, query, query, query, None, paged=None, scaling=1.0, softcap=30.0)  # type: ignore[arg-type]

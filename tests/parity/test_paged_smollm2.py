@@ -15,9 +15,9 @@ from functools import cache
 import pytest
 import torch
 
-from backends.models import prepare_model
+from backends.models import PreparedModel, prepare_model
 from backends.settings import Settings
-from tests.parity.twins import Run, Twins
+from tests.parity.twins import Kernels, Run, Twins
 
 TOLERANCE = 1e-3
 """Of logits, whose size is about 20."""
@@ -40,9 +40,14 @@ def _all_cores() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def twins() -> Twins:
+def smollm2() -> PreparedModel:
     cache_dir = Settings().cache_dir
-    return Twins.load(asyncio.run(prepare_model("smollm2", cache_dir, lambda fraction, sentence: None)))
+    return asyncio.run(prepare_model("smollm2", cache_dir, lambda fraction, sentence: None))
+
+
+@pytest.fixture(scope="module")
+def twins(smollm2: PreparedModel) -> Twins:
+    return Twins.load(smollm2, "fast")
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +84,9 @@ def run_together(twins: Twins, *, stagger: bool = False, **core: int) -> Run:
     return run
 
 
-def test_logits_agree(twins: Twins) -> None:
-    run = Run(twins.core())
+@pytest.mark.parametrize("kernels", ["fast", "plain"])
+def test_logits_agree(twins: Twins, smollm2: PreparedModel, kernels: Kernels) -> None:
+    run = Run((twins if kernels == "fast" else Twins.load(smollm2, kernels)).core())
     for prompt in PROMPTS:
         run.add(prompt, prompt)
     logits = run.core.runner.run(run.core.scheduler.schedule())

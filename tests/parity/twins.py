@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -12,14 +12,17 @@ from backends.base import SamplingParams
 from backends.models import PreparedModel
 from backends.paged.block_pool import BlockPool
 from backends.paged.core import EngineCore, Limits
+from backends.paged.fast_model import FastModel
 from backends.paged.kv_cache import KVCache
-from backends.paged.model_runner import ModelRunner, load_model
+from backends.paged.model_runner import Model, ModelRunner
+from backends.paged.plain_model import PlainModel, load_model
 from backends.paged.scheduler import Scheduler
 from backends.records import StepRecord
 from backends.text import TextCodec
 from backends.worker_messages import AddRequest
 
 NUM_TOKENS = 20
+Kernels = Literal["fast", "plain"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,18 @@ class Twins:
     """One model twice: with attention over block tables, and as transformers runs it."""
 
     prepared: PreparedModel
-    paged: Any
+    paged: Model
     plain: Any
     codec: TextCodec
 
     @classmethod
-    def load(cls, prepared: PreparedModel) -> Twins:
+    def load(cls, prepared: PreparedModel, kernels: Kernels) -> Twins:
         plain = AutoModelForCausalLM.from_pretrained(prepared.path, dtype=torch.float32)
-        return cls(prepared, load_model(prepared.path, "cpu"), plain, TextCodec.load(prepared))
+        loaded = load_model(prepared.path, "cpu")
+        paged: Model = PlainModel(loaded)
+        if kernels == "fast":
+            paged = FastModel(loaded, prepared.max_position_embeddings)
+        return cls(prepared, paged, plain, TextCodec.load(prepared))
 
     def core(
         self,

@@ -9,9 +9,9 @@ import pytest
 from backends.base import SamplingParams
 from backends.models import PreparedModel
 from backends.paged import worker
-from backends.paged.attention import UnsupportedAttention
 from backends.paged.config import WorkerConfig
 from backends.paged.model_runner import worst_difference
+from backends.paged.plain_model import UnsupportedAttention, load_model
 from backends.paged.worker import build_core
 from backends.records import FinishReason, StepRecord
 from backends.worker_messages import AddRequest, WorkerUpdate
@@ -28,13 +28,14 @@ def llama(folder: Path) -> PreparedModel:
     return prepare_tiny_model(folder, "llama", tokenizer="words")
 
 
-def config(model: PreparedModel, **changes: int | None) -> WorkerConfig:
+def config(model: PreparedModel, **changes: int | str | None) -> WorkerConfig:
     values = {
         "max_model_len": 64,
         "block_size": 4,
         "num_blocks": 32,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 16,
+        "kernels": "fast",
     }
     return WorkerConfig(model=model, device="cpu", memory_share=0.5, **(values | changes))  # type: ignore[arg-type]
 
@@ -44,12 +45,20 @@ def added(name: str = "A", max_tokens: int = 3) -> AddRequest:
     return AddRequest(request_id=name, prompt_ids=[10, 11, 12], sampling=sampling)
 
 
+@pytest.mark.parametrize("kernels", ["fast", "plain"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_is_compared_with_its_own_attention_at_the_start(
-    folder: Path, architecture: Architecture
+    folder: Path, architecture: Architecture, kernels: str
 ) -> None:
-    core = build_core(config(prepare_tiny_model(folder, architecture)))
-    assert 0 <= worst_difference(core.runner, core.runner.model.config.vocab_size) < 1e-5
+    model = prepare_tiny_model(folder, architecture)
+    core = build_core(config(model, kernels=kernels))
+    assert 0 <= worst_difference(core.runner, load_model(model.path, "cpu")) < 1e-5
+    assert core.runner.model.kernels.startswith("plain" if architecture == "opt" else kernels)
+
+
+def test_a_model_that_the_fast_kernels_do_not_know_says_why(folder: Path) -> None:
+    core = build_core(config(prepare_tiny_model(folder, "opt")))
+    assert core.runner.model.kernels == "plain (opt is not one of llama, mistral, qwen2, qwen3)"
 
 
 def test_a_model_whose_logits_differ_is_refused_by_name(
@@ -62,11 +71,12 @@ def test_a_model_whose_logits_differ_is_refused_by_name(
         build_core(config(llama))
 
 
-def test_the_check_sees_a_wrong_attention(llama: PreparedModel) -> None:
-    core = build_core(config(llama))
-    core.runner.cache.values.zero_()
+@pytest.mark.parametrize("kernels", ["fast", "plain"])
+def test_the_check_sees_a_wrong_attention(llama: PreparedModel, kernels: str) -> None:
+    core = build_core(config(llama, kernels=kernels))
+    core.runner.cache.slots.zero_()
     core.runner.cache.write = lambda *_: None  # type: ignore[method-assign]  # K and V are lost
-    assert worst_difference(core.runner, core.runner.model.config.vocab_size) > 1e-3
+    assert worst_difference(core.runner, load_model(llama.path, "cpu")) > 1e-3
 
 
 def test_by_default_the_pool_holds_the_longest_texts_of_a_full_batch(llama: PreparedModel) -> None:
