@@ -144,6 +144,8 @@ async def test_a_call_that_waits_for_the_one_before_it_is_queued(open_told: Any)
     await expect(queues.locator("[data-name=blocking_calls]")).to_have_text("blocking calls1")
     for stage, number in (("incoming", "1"), ("waiting", "1"), ("running", "1 / 8")):
         await expect(queues.locator(f"[data-stage={stage}] b")).to_have_text(number)
+    await told.tell(make.queues(told.now + 2, queues={"waiting": 0}))  # as when another engine is chosen
+    await expect(queues.locator(".scope-queue")).to_have_text(["waiting0"])
 
 
 async def test_a_pool_of_ten_thousand_blocks_is_drawn_whole_and_close_up(open_told: Any) -> None:

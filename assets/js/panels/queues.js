@@ -132,9 +132,19 @@ export class QueuesPanel {
       slots === null ? count(numRunning) : `${count(numRunning)} / ${count(slots)}`,
     );
     setText(this.stages.finished, count(state.totals.requests_finished));
-    for (const [name, depth] of depths) this.#setQueue(name, depth);
     const misdelivered = state.queues?.num_misdelivered ?? null;
-    if (misdelivered !== null) this.#setQueue('num_misdelivered', misdelivered);
+    if (misdelivered !== null) depths.push(['num_misdelivered', misdelivered]);
+    this.#forgetQueues(new Set(depths.map(([name]) => name)));
+    for (const [name, depth] of depths) this.#setQueue(name, depth);
+  }
+
+  /** Those of the engine that was shown before. */
+  #forgetQueues(told) {
+    for (const [name, number] of this.#queueChips) {
+      if (told.has(name)) continue;
+      number.parentElement.remove();
+      this.#queueChips.delete(name);
+    }
   }
 
   #setQueue(name, depth) {
