@@ -139,6 +139,8 @@ async def test_a_lesson_fits_the_width_of_a_projector(open_page: OpenPage) -> No
     projector = {"width": 1280, "height": 720}
     page = await lessons(open_page, "reserving-against-blocks&lang=ko", viewport=projector)
     assert await page.evaluate("document.documentElement.scrollWidth") == projector["width"]
+    too_wide = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => box.innerText)"
+    assert await page.locator("#lessons-root pre").evaluate_all(too_wide) == [], "code goes on below"
 
 
 async def test_a_server_that_is_away_is_said_and_can_be_asked_again(

@@ -7,7 +7,7 @@ import { valueInWords } from './values.js';
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 600;
 const HEIGHT = 150;
-const FEW = 12; // bars that each get a number below
+const FEW = 8; // bars that each get a number below
 const WIDEST = 70;
 
 /**

@@ -2,6 +2,8 @@
 
 import { h } from '../dom.js';
 
+const BREAKABLE = /(?<=[([{.=])(?=\w)/; // where a line may go on below, beside its spaces
+
 /** @param {string} symbol `path::Symbol` */
 export function codeOf(symbol, words, isOpen) {
   const body = h('div', { class: 'lessons-source' });
@@ -35,6 +37,13 @@ function listing({ source, first_line: first }, symbol) {
   return h(
     'pre',
     { tabindex: '0', 'aria-label': symbol, style: `counter-reset: line ${first - 1}` },
-    ...lines.map((line) => h('span', {}, `${line.slice(indent)}\n`)),
+    ...lines.map((line) => codeLine(line.slice(indent))),
   );
+}
+
+/** One too long for its place goes on below, further in than it begins. */
+function codeLine(line) {
+  const indent = line.length - line.trimStart().length;
+  const [first, ...rest] = `${line}\n`.split(BREAKABLE);
+  return h('span', { style: `--indent: ${indent}ch` }, first, ...rest.flatMap((part) => [h('wbr'), part]));
 }

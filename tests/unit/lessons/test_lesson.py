@@ -14,6 +14,8 @@ from backends.shelf import SHIPPED
 
 SLUGS = slugs()
 FEWEST_WORDS, MOST_WORDS = 120, 400
+WIDEST_LINE = 46
+"""Columns of code that a projector of 1280 pixels shows uncut; a Korean letter takes two."""
 
 FRONT = """+++
 title = "A title"
@@ -83,6 +85,17 @@ def test_the_korean_text_is_korean(slug: str) -> None:
 def test_a_lesson_is_short(slug: str) -> None:
     lesson = read_lesson(slug, "en")
     assert FEWEST_WORDS <= len(f"{lesson.text} {lesson.after}".split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_no_line_of_code_in_a_text_is_too_wide_for_a_projector(lang: str) -> None:
+    lessons = [read_lesson(slug, lang) for slug in SLUGS]
+    code = [part for lesson in lessons for part in f"{lesson.text}\n{lesson.after}".split("```")[1::2]]
+    assert [line for part in code for line in part.splitlines() if columns(line) > WIDEST_LINE] == []
+
+
+def columns(line: str) -> int:
+    return sum(2 if "가" <= letter <= "힣" else 1 for letter in line)
 
 
 @pytest.mark.parametrize("slug", SLUGS)
