@@ -30,6 +30,8 @@ from backends.workloads.summary import RaceResult, summary
 from backends.workloads.workload import Planned, Workload, plan, warm_up
 
 MOST_ENTRIES = 4
+LONGEST_LEAVE = 3.0
+"""Seconds that aborted requests may take to leave their engine: one step of it, unless it is paused."""
 LONGEST_ENTRY = 15 * 60.0
 """Seconds that one engine may take to come up, and again to run: one that is paused takes for ever."""
 
@@ -79,6 +81,8 @@ class RaceProgress(msgspec.Struct, frozen=True, kw_only=True):
     state: RaceState
     place: int
     """Races that come first."""
+    together: bool
+    """All engines at once, rather than one after another."""
     entries: list[EntryProgress]
 
 
@@ -100,6 +104,16 @@ class Entry:
         self._run = run
         self.state = EntryState.RUNNING
         self.num_ended = run.num_ended
+
+    async def leave(self) -> None:
+        """Wait until the engine has recorded the end of each of its requests, which are aborted."""
+        if self._run is None:
+            return
+        with suppress(TimeoutError, RecordsDropped):
+            async with asyncio.timeout(LONGEST_LEAVE):
+                while self._run.in_flight:
+                    await self.engine.recorder.wait_for(self._run.version + 1)
+                    self._run.keep(self.engine.recorder.since(self._run.version))
 
     def end(self, state: EntryState, reason: str | None = None) -> None:
         """Its records become its result, as far as they go; they are not kept."""
@@ -169,6 +183,7 @@ class Race:
             version=self._version,
             state=self.state,
             place=self.place,
+            together=self.together,
             entries=[entry.progress() for entry in self.entries],
         )
 
@@ -205,7 +220,10 @@ class Race:
         except RecordsDropped as error:
             entry.end(EntryState.FAILED, f"More was recorded than could be kept: {error}.")
         except BaseException:
-            entry.end(EntryState.STOPPED)
+            try:
+                await entry.leave()
+            finally:
+                entry.end(EntryState.STOPPED)
             raise
         finally:
             watching.cancel()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from backends.base import Backend, GenerationRequest, SamplingParams
 from backends.errors import ServescopeError
 from backends.recorder import Entry
-from backends.records import AnyRecord, Source, TraceHeader
+from backends.records import AnyRecord, RequestArrived, RequestFinished, Source, TraceHeader
 from backends.workloads.workload import Planned
 
 
@@ -32,6 +32,13 @@ class Run:
     """Everything the engine recorded from the start on, of other people's requests as well."""
     num_ended: int = 0
     errors: dict[str, ServescopeError] = field(default_factory=dict)
+
+    @property
+    def in_flight(self) -> set[str]:
+        """Those of its requests that have arrived, and not ended, as far as its records go."""
+        arrived = {record.request_id for record in self.records if isinstance(record, RequestArrived)}
+        finished = {record.request_id for record in self.records if isinstance(record, RequestFinished)}
+        return (arrived & set(self.request_ids)) - finished
 
     def keep(self, entries: Sequence[Entry]) -> None:
         self.records += [entry.record for entry in entries]

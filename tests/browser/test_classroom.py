@@ -72,14 +72,15 @@ async def test_the_figures_on_the_screen_are_those_of_the_records(site: Site, op
 
 
 async def test_stop_ends_the_race_and_frees_every_slot(site: Site, open_page: OpenPage) -> None:
-    page = await classroom(open_page)
+    page = await classroom(open_page, f"{RACE}&together=1")
     await fill(page, students="4", output_tokens="100")
     await page.get_by_role("button", name="Start the race").click()
     await expect(page.locator(".classroom-entry").first).to_contain_text("0 of 4 ended")
+    await expect(page.locator(".classroom-line")).to_have_text("Under way: all engines at once.")
     await page.get_by_role("button", name="Stop", exact=True).last.click()
     await expect(page.locator(".classroom-line")).to_contain_text("Stopped")
     await site.all_slots_are_free()
-    await expect(page.get_by_role("button", name="Start the race")).to_be_visible()
+    await expect(page.get_by_role("button", name="Start the race")).to_be_focused()
     await expect(page.locator(".classroom-entry").nth(1)).to_contain_text("stopped")
 
 

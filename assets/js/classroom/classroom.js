@@ -17,7 +17,7 @@ import { KeyForm } from '../key_form.js';
 import { RaceView } from './race_view.js';
 import { Tooltip } from '../tooltip.js';
 import { WorkloadForm } from './form.js';
-import { h, setText } from '../dom.js';
+import { h, setAttribute, setText } from '../dom.js';
 import { saveAs } from './files.js';
 import { setParameter } from '../page/address.js';
 
@@ -39,9 +39,16 @@ export function create(root, { store, words }) {
 
 const isLarge = () => document.documentElement.dataset.view === 'panels';
 
+/** The last part of a word's key. @param {object} news of a race */
+function stateOf({ state, entries, together }) {
+  if (state !== 'running' || entries.length === 1) return state;
+  return together ? 'running.together' : 'running.in_turn';
+}
+
 class Classroom {
   #raceId = null;
   #isBusy = false;
+  #isStopping = false;
 
   /** @param {{store: object, words: Function, visitor: string, query: URLSearchParams}} page */
   constructor({ store, words, visitor, query }) {
@@ -239,18 +246,30 @@ class Classroom {
       const numResults = news.entries.filter(({ has_result: has }) => has).length;
       if (numResults > (numShown ?? 0)) this.race.show(await client.raceOf(this.#raceId));
       numShown = numResults;
-      setText(this.status, this.words(`classroom.race.${news.state}`, { place: news.place }));
+      if (!this.#isStopping || news.state !== 'running') this.#say(stateOf(news), { place: news.place });
     });
   }
 
   async #stop() {
-    this.stop.disabled = true;
+    if (this.#isStopping) return;
+    this.#setStopping(true);
+    this.#say('stopping');
     try {
       await client.stop(this.#raceId);
     } catch (error) {
-      this.stop.disabled = false;
+      this.#setStopping(false);
       this.#showError(error, () => this.#stop());
     }
+  }
+
+  /** The button keeps the focus, to hand it on when the race has ended. */
+  #setStopping(isStopping) {
+    this.#isStopping = isStopping;
+    setAttribute(this.stop, 'aria-disabled', isStopping);
+  }
+
+  #say(state, values) {
+    setText(this.status, this.words(`classroom.race.${state}`, values));
   }
 
   /** One button takes the place of the other, and the focus with it. */
@@ -260,7 +279,7 @@ class Classroom {
     const hasFocus = document.activeElement === gone;
     gone.hidden = true;
     there.hidden = false;
-    this.stop.disabled = false;
+    this.#setStopping(false);
     if (hasFocus) there.focus();
     if (isBusy) this.form.showRefusal(null);
   }

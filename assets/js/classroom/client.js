@@ -29,7 +29,7 @@ export async function follow(id, onNews) {
   while (!hasEnded(news)) {
     news = await onceReached(() => call(`workloads/races/${id}/events?since=${news.version}`));
     await onNews(news);
-    await pause(PAUSE);
+    if (!hasEnded(news)) await pause(PAUSE);
   }
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from backends.base import GenerationRequest, TokenChunk
 from backends.errors import Overloaded
-from backends.records import RequestArrived, RequestFinished
+from backends.records import FinishReason, RequestArrived, RequestFinished
 from backends.workloads import race as race_module
 from backends.workloads.race import EntryState, Race, RaceState
 from backends.workloads.races import MOST_IN_LINE, MOST_KEPT, Races, UnknownRace
@@ -175,12 +175,14 @@ async def test_stop_ends_every_request_and_keeps_what_was_measured(races: Races)
     race = races.get(races.begin(SMALL, [(done, None), (stopped, None), (never, None)], "me"))
     await until_running(stopped)
     await races.stop(race)
-    await until_free(stopped)
+    assert stopped.num_in_flight == 0
 
     assert race.state is RaceState.STOPPED
     assert states(race) == [EntryState.DONE, EntryState.STOPPED, EntryState.STOPPED]
     assert race.entries[0].result is not None
     assert race.entries[1].result is not None
+    reasons = [lane.reason for lane in race.entries[1].result.lanes]
+    assert reasons == [FinishReason.ABORT] * 3, "the records tell how each of them ended"
     assert race.entries[2].result is None
     assert never.recorder.version == 1  # it was never started
     await asyncio.gather(done.stop(), stopped.stop())
