@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from backends.errors import ServescopeError
-from backends.trace import Survey, TraceError, file_lines, is_gzipped, survey_trace
+from backends.trace import Survey, TooLarge, TraceError, check_size, file_lines, is_gzipped, survey_trace
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 SHIPPED = Path(__file__).resolve().parents[1] / "assets" / "traces"
@@ -101,6 +101,7 @@ def _read(path: Path) -> Recording:
     try:
         if not path.is_file():  # a pipe or a device would be waited for
             raise ValueError(f"{path}: there is no such file")
+        check_size(path)
         return Recording(
             name=path.name.removesuffix(suffix),
             path=path,
@@ -108,7 +109,7 @@ def _read(path: Path) -> Recording:
             is_gzipped=is_gzipped(path),
             survey=survey_trace(file_lines(path)),
         )
-    except TraceError as error:
+    except (TooLarge, TraceError) as error:
         raise ValueError(f"{path}: {error.message}") from None
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -36,7 +37,9 @@ from backends.records import (
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_TRACE_BYTES = 512 * 1024 * 1024
 """Also of what a compressed file becomes."""
+PART_BYTES = 1024 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
+CANNOT_BE_UNPACKED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class TraceError(InvalidRequest):
@@ -45,6 +48,10 @@ class TraceError(InvalidRequest):
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"line {line}: {problem}", field="trace")
         self.line = line
+
+
+class TooLarge(InvalidRequest):
+    """A file that is, or unpacked becomes, larger than what is read."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +109,21 @@ def is_gzipped(path: Path) -> bool:
         return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
+def check_size(path: Path, most: int = MAX_TRACE_BYTES) -> None:
+    """Count before anything is parsed, which takes far longer. Raises ``OSError`` and ``TooLarge``; what
+    cannot be unpacked is for ``file_lines`` to tell, with its line."""
+    if (size := path.stat().st_size) > most:
+        raise TooLarge(f"the file has {size:,} bytes; {most:,} is the limit")
+    if not is_gzipped(path):
+        return
+    num_bytes = 0
+    with gzip.open(path) as file, suppress(*CANNOT_BE_UNPACKED):
+        while part := file.read(PART_BYTES):
+            num_bytes += len(part)
+            if num_bytes > most:
+                raise TooLarge(f"unpacked it has more than {most:,} bytes, which is the limit")
+
+
 def file_lines(path: Path) -> Iterator[bytes]:
     """The lines of a trace file, compressed or not, never more than one too long line at a time.
 
@@ -115,7 +137,7 @@ def file_lines(path: Path) -> Iterator[bytes]:
                 yield line
         except EOFError:
             raise TraceError(number + 1, "the compressed file ends too early: it was cut off") from None
-        except (gzip.BadGzipFile, zlib.error) as error:
+        except CANNOT_BE_UNPACKED as error:
             raise TraceError(number + 1, f"the compressed file is damaged: {error}") from None
 
 

@@ -7,7 +7,7 @@ import test from 'node:test';
 import { Mismatch, checkOf } from '../../assets/js/traces/check.js';
 import { Player } from '../../assets/js/traces/player.js';
 import { ReplayStore } from '../../assets/js/traces/replay_store.js';
-import { TraceError, readTrace, unpacked } from '../../assets/js/traces/reading.js';
+import { FileTooLarge, TraceError, readTrace, unpacked } from '../../assets/js/traces/reading.js';
 import { addressAt, wishOf } from '../../assets/js/traces/address.js';
 import { base64, fromBase64, gather, importMapOf } from '../../assets/js/traces/bundle.js';
 import { fileNameOf } from '../../assets/js/traces/downloads.js';
@@ -248,6 +248,13 @@ for (const [what, content, line, key] of [
     });
   });
 }
+
+test('a file that is larger than anything that could be read is refused before it is', async () => {
+  const text = ' '.repeat(1001);
+  for (const content of [text, await zipped(text)]) {
+    await assert.rejects(unpacked(new Blob([content]), small), (error) => error instanceof FileTooLarge);
+  }
+});
 
 test('a value in an error is short', () => {
   assert.throws(

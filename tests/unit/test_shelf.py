@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ from backends.records import encode_record
 from backends.shelf import Shelf, UnknownRecording, read_recordings
 from tests import factories as make
 
+MIB, GIB = 2**20, 2**30
 TRACE = encode_record(make.header()) + b"\n"
 
 
@@ -65,6 +67,22 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(ValueError, match=problem):
             read_recordings([path])
+
+
+def test_two_gigabytes_are_refused_by_their_size_and_what_becomes_them_before_it_is_parsed(
+    tmp_path: Path,
+) -> None:
+    sparse = file_in(tmp_path, "sparse.jsonl")
+    os.truncate(sparse, 2 * GIB)
+    with pytest.raises(ValueError, match="has 2,147,483,648 bytes; 536,870,912 is the limit"):
+        read_recordings([sparse])
+
+    tokens = (encode_record(make.token()) + b"\n") * 14_000
+    packed = file_in(tmp_path, "packed.jsonl.gz", gzip.compress(TRACE) + gzip.compress(tokens) * 2200)
+    assert len(tokens) * 2200 > 2 * GIB
+    assert os.stat(packed).st_size < 8 * MIB
+    with pytest.raises(ValueError, match="unpacked it has more than 536,870,912 bytes"):
+        read_recordings([packed])
 
 
 def test_two_recordings_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ export const LIMITS = {
 };
 const GZIP = [0x1f, 0x8b];
 const LINE_BREAK = 10;
+const PIECE_BYTES = 16 * 1024;
 
 /** `key` and `values` of a sentence: traces.problem.<key>. */
 export class TraceError extends Error {
@@ -21,11 +22,48 @@ export class TraceError extends Error {
   }
 }
 
-/** The bytes of a file as they are written, whether it is compressed or not. @param {Blob} blob */
-export async function unpacked(blob) {
+/** `size` of the file in MiB; `null`: it is compressed, and becomes larger than the limit. */
+export class FileTooLarge extends Error {
+  constructor(size, limit) {
+    super(`${size ?? 'more than the limit, uncompressed'}: ${limit}`);
+    Object.assign(this, { size: size === null ? null : Math.ceil(size / MIB), limit: limit / MIB });
+  }
+}
+
+/**
+ * The bytes of a file as they are written, whether it is compressed or not.
+ * @param {Blob} blob @returns {Promise<ReadableStream<Uint8Array>>} throws `FileTooLarge`
+ */
+export async function unpacked(blob, limits = LIMITS) {
+  if (blob.size > limits.bytes) throw new FileTooLarge(blob.size, limits.bytes);
   const head = new Uint8Array(await blob.slice(0, GZIP.length).arrayBuffer());
-  const isPacked = GZIP.every((byte, index) => head[index] === byte);
-  return isPacked ? blob.stream().pipeThrough(new DecompressionStream('gzip')) : blob.stream();
+  if (GZIP.some((byte, index) => head[index] !== byte)) return blob.stream();
+  const unpacking = () => inPieces(blob.stream()).pipeThrough(new DecompressionStream('gzip'));
+  if (await isLargerThan(limits.bytes, unpacking())) throw new FileTooLarge(null, limits.bytes);
+  return unpacking();
+}
+
+/** Small ones, since all that a piece becomes is in memory at once, and that can be a thousand times as much. */
+function inPieces(stream) {
+  const cut = (bytes, into) => {
+    for (let at = 0; at < bytes.length; at += PIECE_BYTES) into.enqueue(bytes.subarray(at, at + PIECE_BYTES));
+  };
+  return stream.pipeThrough(new TransformStream({ transform: cut }));
+}
+
+/** Counted before anything is parsed, which takes far longer. What fails is told by whoever reads it. */
+async function isLargerThan(most, stream) {
+  const reader = stream.getReader();
+  let size = 0;
+  try {
+    for (let part = await reader.read(); !part.done && size <= most; part = await reader.read()) {
+      size += part.value.length;
+    }
+  } catch {
+    return false;
+  }
+  reader.cancel().catch(() => {});
+  return size > most;
 }
 
 /**

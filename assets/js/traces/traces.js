@@ -13,7 +13,7 @@ import {
 } from './client.js';
 import { Picker, titleOf } from './picker.js';
 import { Replay } from './replay.js';
-import { TraceError } from './reading.js';
+import { FileTooLarge, TraceError } from './reading.js';
 import { checkOf } from './check.js';
 import { chromeTraceOf, download, fileNameOf, packed } from './downloads.js';
 import { h, setAttribute, setText } from '../dom.js';
@@ -205,6 +205,10 @@ class TracesTab {
     if (error instanceof TraceError) {
       const problem = words(`traces.problem.${error.key}`, error.values);
       return words('traces.refused', { name, line: error.line, problem });
+    }
+    if (error instanceof FileTooLarge) {
+      const { size, limit } = error;
+      return size === null ? words('traces.too_large.unpacked', { name, limit }) : words('traces.too_large', { name, size, limit });
     }
     if (error instanceof Refused) return error.message;
     if (error instanceof Unreachable) return words('traces.unreachable');
