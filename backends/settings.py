@@ -94,6 +94,9 @@ class Settings(BaseSettings):
     gpu_memory_utilization: float = Field(
         0.5, gt=0, le=1, description="share of the memory that a KV cache may take"
     )
+    dtype: Literal["float32", "int8"] = Field(
+        "float32", description="paged, on a CPU: numbers of the weights; int8 is faster and another model"
+    )
     paged_kernels: Literal["fast", "plain"] = Field(
         "fast", description="paged: fused operations where the model allows, or transformers' own modules"
     )
@@ -195,6 +198,8 @@ class Settings(BaseSettings):
     def _consistent(self) -> Settings:
         if not self.backends and not self.replay:
             raise ValueError("backends: name at least one engine")
+        if self.dtype == "int8" and self.paged_kernels == "plain":
+            raise ValueError("dtype: int8 needs --paged-kernels fast")
         for name in self.engines_to_preload:
             if name not in self.backends:
                 raise ValueError(f"preload: {name!r} is not among --backends {','.join(self.backends)}")

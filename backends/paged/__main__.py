@@ -24,6 +24,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--num-blocks", type=int, default=None)
     parser.add_argument("--block-size", type=int, default=16)
+    parser.add_argument("--dtype", choices=("float32", "int8"), default="float32")
     parser.add_argument("--kernels", choices=("fast", "plain"), default="fast")
     return parser.parse_args()
 
@@ -40,6 +41,7 @@ def build_engine(arguments: argparse.Namespace) -> EngineCore:
             num_blocks=arguments.num_blocks,
             max_num_seqs=defaults.max_num_seqs,
             max_num_batched_tokens=defaults.max_num_batched_tokens,
+            dtype=arguments.dtype,
             kernels=arguments.kernels,
             memory_share=defaults.gpu_memory_utilization,
         )

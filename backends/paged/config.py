@@ -20,6 +20,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``None``: as many as the longest texts of ``max_num_seqs`` requests need, if memory allows."""
     max_num_seqs: int
     max_num_batched_tokens: int
+    dtype: Literal["float32", "int8"]
     kernels: Literal["fast", "plain"]
     memory_share: float
     """Of the free memory that the KV cache may take at most."""

@@ -61,6 +61,7 @@ class PagedEngine(QueuedEngine):
             num_blocks=self.settings.num_blocks,
             max_num_seqs=self.settings.max_num_seqs,
             max_num_batched_tokens=self.settings.max_num_batched_tokens,
+            dtype=self.settings.dtype,
             kernels=self.settings.paged_kernels,
             memory_share=self.settings.gpu_memory_utilization,
             first_step_id=self.next_step_id,

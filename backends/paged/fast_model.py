@@ -12,17 +12,13 @@ laid the same way, so their products are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from backends.paged.attention import PagedStep, attend
-from backends.paged.linear import DenseGated, DenseLinear, GatedLinear, Linear, PackedGated, PackedLinear
-
-MakeLinear = Callable[[torch.Tensor, torch.Tensor | None], Linear]
-MakeGated = Callable[[torch.Tensor, torch.Tensor], GatedLinear]
+from backends.paged.linear import GatedLinear, Kernels, Linear
 
 KNOWN_MODELS = ("llama", "mistral", "qwen2", "qwen3")
 KNOWN_ROTATIONS = ("default", "linear", "llama3", "yarn")
@@ -46,7 +42,7 @@ class Layer:
 class FastModel:
     """Implements ``model_runner.Model``."""
 
-    def __init__(self, model: Any, num_positions: int) -> None:
+    def __init__(self, model: Any, kernels: Kernels, num_positions: int) -> None:
         """``model``: transformers' own (see ``reason_against``), for texts up to ``num_positions``."""
         config = model.config
         self.num_heads = config.num_attention_heads
@@ -54,15 +50,12 @@ class FastModel:
         self.head_dim = model.model.layers[0].self_attn.head_dim
         self.eps = config.rms_norm_eps
         self.scaling = model.model.layers[0].self_attn.scaling
-        packs = model.device.type == "cpu" and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        self.kernels = "fast, oneDNN" if packs else "fast"
-        self._linear: MakeLinear = PackedLinear if packs else DenseLinear
-        self._gated: MakeGated = PackedGated if packs else DenseGated
+        self.kernels = f"fast, {kernels.name}"
         with torch.inference_mode():
             self.embedding = model.model.embed_tokens.weight
-            self.layers = [self._layer(layer) for layer in model.model.layers]
+            self.layers = [self._layer(layer, kernels) for layer in model.model.layers]
             self.norm = model.model.norm.weight
-            self.head = self._linear(model.lm_head.weight, None)
+            self.head = kernels.linear(model.lm_head.weight, None)
             self.rotation = _rotation(model.model.rotary_emb, num_positions)
 
     def __call__(
@@ -95,7 +88,7 @@ class FastModel:
     def _normed(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.rms_norm(hidden, weight.shape, weight, self.eps)
 
-    def _layer(self, layer: Any) -> Layer:
+    def _layer(self, layer: Any, kernels: Kernels) -> Layer:
         attention, mlp = layer.self_attn, layer.mlp
         q, k, v = attention.q_proj, attention.k_proj, attention.v_proj
         weight = torch.cat((self._in_pairs(q.weight), self._in_pairs(k.weight), v.weight))
@@ -104,12 +97,12 @@ class FastModel:
             bias = torch.cat((self._in_pairs(q.bias), self._in_pairs(k.bias), v.bias))
         return Layer(
             attention_norm=layer.input_layernorm.weight,
-            qkv=self._linear(weight, bias),
+            qkv=kernels.linear(weight, bias),
             qk_norm=self._qk_norm(attention),
-            attention_out=self._linear(attention.o_proj.weight, attention.o_proj.bias),
+            attention_out=kernels.linear(attention.o_proj.weight, attention.o_proj.bias),
             mlp_norm=layer.post_attention_layernorm.weight,
-            gated=self._gated(mlp.gate_proj.weight, mlp.up_proj.weight),
-            mlp_out=self._linear(mlp.down_proj.weight, mlp.down_proj.bias),
+            gated=kernels.gated(mlp.gate_proj.weight, mlp.up_proj.weight),
+            mlp_out=kernels.linear(mlp.down_proj.weight, mlp.down_proj.bias),
         )
 
     def _in_pairs(self, weight: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,10 @@
-"""One product with a weight, and what may be fused with it: the weights as a CPU likes to read them."""
+"""One product with a weight, and what is fused with it: weights as the device likes to read them."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -9,6 +12,12 @@ from torch.nn.functional import linear, silu
 
 ROWS_PACKED_FOR = 16
 """Rows that the layout of a packed weight is chosen for; any number can be computed with it."""
+LARGEST_INT8 = 64
+"""Of a quantized weight. AVX2 adds pairs of products in 16 bits: 2 · 255 · 64 is the most that fits."""
+
+
+class UnsupportedDtype(Exception):
+    """No kernels for it here."""
 
 
 class Linear(Protocol):
@@ -28,8 +37,19 @@ class GatedLinear(Protocol):
         """``silu(x Gᵀ) * (x Uᵀ)``"""
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """One way to compute all products of a model."""
+
+    name: str
+    linear: Callable[[torch.Tensor, torch.Tensor | None], Linear]
+    """Weight ``[out, in]`` and bias ``[out]`` → the product with them."""
+    gated: Callable[[torch.Tensor, torch.Tensor], GatedLinear]
+    """Gate and up, each ``[out, in]``."""
+
+
 class DenseLinear:
-    """As torch has it: everywhere, GPUs too."""
+    """As torch has it: on any device."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
         self.weight = weight.contiguous()
@@ -42,19 +62,8 @@ class DenseLinear:
         return self(x).add_(residual)
 
 
-class DenseGated:
-    """Both products as one."""
-
-    def __init__(self, gate: torch.Tensor, up: torch.Tensor) -> None:
-        self.both = DenseLinear(torch.cat((gate, up)))
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up = self.both(x).chunk(2, dim=-1)
-        return silu(gate).mul_(up)
-
-
 class PackedLinear:
-    """oneDNN's own layout, blocked for the cache: 2 to 3 times ``DenseLinear`` for 4 to 16 rows.
+    """oneDNN's own layout, blocked for the processor's caches.
 
     What torch's compiler emits for a frozen weight (``torch._inductor.fx_passes.mkldnn_fusion``).
     """
@@ -67,7 +76,7 @@ class PackedLinear:
         return self.activated(x, "none")
 
     def activated(self, x: torch.Tensor, activation: str) -> torch.Tensor:
-        """``activation(x Wᵀ + b)``; oneDNN's name of it: ``none``, ``swish``."""
+        """``activation(x Wᵀ + b)``, by oneDNN's name of it: ``none``, ``swish``."""
         result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
             x, self.weight, self.bias, activation, [], ""
         )
@@ -84,6 +93,41 @@ class PackedLinear:
         return result
 
 
+class Int8Linear:
+    """int8 weights with a scale per output, activations quantized as they come: a quarter of the bytes.
+
+    Another model, strictly: see ``quality.py``. Activations share one scale per call (fbgemm has no
+    other), so a row's result depends a little on the rows beside it.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
+        scales = weight.abs().amax(dim=1).clamp_min(1e-12) / LARGEST_INT8
+        zeros = torch.zeros(len(scales), dtype=torch.long)
+        with warnings.catch_warnings():
+            # The quantized tensor types go one day; torch has no other way into fbgemm so far.
+            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
+            quantized = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
+        self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, False)
+        return result
+
+    def plus(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        return self(x).add_(residual)
+
+
+class JoinedGated:
+    """Both products as one."""
+
+    def __init__(self, both: Linear) -> None:
+        self.both = both
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = self.both(x).chunk(2, dim=-1)
+        return silu(gate).mul_(up)
+
+
 class PackedGated:
     """Two packed products; activation and multiplication happen while the results are still near."""
 
@@ -93,3 +137,23 @@ class PackedGated:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.up.combined(x, self.gate.activated(x, "swish"), "mul")
+
+
+DENSE = Kernels("dense", DenseLinear, lambda gate, up: JoinedGated(DenseLinear(torch.cat((gate, up)))))
+ONEDNN = Kernels("oneDNN", PackedLinear, PackedGated)
+INT8 = Kernels("fbgemm int8", Int8Linear, lambda gate, up: JoinedGated(Int8Linear(torch.cat((gate, up)))))
+
+
+def float32_kernels(device: torch.device) -> Kernels:
+    """The fastest that compute in full precision on ``device``."""
+    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return ONEDNN if device.type == "cpu" and has_onednn else DENSE
+
+
+def int8_kernels(device: torch.device) -> Kernels:
+    """Raises ``UnsupportedDtype`` where torch has none."""
+    if device.type != "cpu":
+        raise UnsupportedDtype(f"--dtype int8 is for a CPU, and this engine runs on {device.type}.")
+    if "fbgemm" not in torch.backends.quantized.supported_engines:
+        raise UnsupportedDtype("--dtype int8 needs fbgemm, which torch has for x86 processors only.")
+    return INT8

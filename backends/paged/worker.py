@@ -13,11 +13,13 @@ import torch
 
 from backends.engine_child import ChildChannel, ParentGone
 from backends.gate import Gate
+from backends.paged import quality
 from backends.paged.block_pool import BlockPool
 from backends.paged.config import WorkerConfig
 from backends.paged.core import EngineCore, Limits
 from backends.paged.fast_model import FastModel, reason_against
 from backends.paged.kv_cache import KVCache, bytes_per_block
+from backends.paged.linear import DENSE, UnsupportedDtype, float32_kernels, int8_kernels
 from backends.paged.model_runner import Model, ModelRunner, worst_difference
 from backends.paged.plain_model import PlainModel, UnsupportedAttention, load_model
 from backends.paged.scheduler import Scheduler
@@ -74,7 +76,7 @@ class Worker:
 
 
 def build_core(config: WorkerConfig) -> EngineCore:
-    """Load the weights and lay out the pool. Raises ``UnsupportedAttention`` with the model's name."""
+    """Load the weights and lay out the pool. Raises ``UnsupportedAttention``, ``UnsupportedDtype``."""
     device = resolve_device(config.device)
     loaded = load_model(config.model.path, device)
     num_blocks = config.num_blocks or _default_num_blocks(config, device)
@@ -85,20 +87,25 @@ def build_core(config: WorkerConfig) -> EngineCore:
         dtype=loaded.dtype,
         device=device,
     )
-    runner = ModelRunner(_model(config, loaded), cache)
-    difference = worst_difference(runner, loaded)
+    codec = TextCodec.load(config.model)
+    model = _float32_model(config, loaded)
+    difference = worst_difference(ModelRunner(model, cache), loaded)
     if difference > LARGEST_DIFFERENCE:
         raise UnsupportedAttention(
             f"{config.model.architecture} differs by {difference:.1%} from its own attention here."
         )
+    if config.dtype == "int8":
+        model = _int8_model(config, loaded)
+        text = codec.encode(quality.TEXT)[: config.max_model_len]
+        model.kernels += f"; {quality.difference(model, loaded, cache, text)}"
     return EngineCore(
-        runner,
+        ModelRunner(model, cache),
         Scheduler(
             BlockPool(num_blocks, config.block_size),
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
         ),
-        TextCodec.load(config.model),
+        codec,
         Limits(
             min(config.max_model_len, num_blocks * config.block_size),
             frozenset(config.model.eos_token_ids),
@@ -107,12 +114,19 @@ def build_core(config: WorkerConfig) -> EngineCore:
     )
 
 
-def _model(config: WorkerConfig, loaded: Any) -> Model:
+def _float32_model(config: WorkerConfig, loaded: Any) -> Model:
     if config.kernels == "plain":
         return PlainModel(loaded)
     if (reason := reason_against(loaded)) is not None:
         return PlainModel(loaded, reason)
-    return FastModel(loaded, config.max_model_len)
+    kernels = DENSE if config.dtype == "int8" else float32_kernels(loaded.device)  # dense: to compare only
+    return FastModel(loaded, kernels, config.max_model_len)
+
+
+def _int8_model(config: WorkerConfig, loaded: Any) -> Model:
+    if (reason := reason_against(loaded)) is not None:
+        raise UnsupportedDtype(f"--dtype int8 does not know this model: {reason}.")
+    return FastModel(loaded, int8_kernels(loaded.device), config.max_model_len)
 
 
 def _default_num_blocks(config: WorkerConfig, device: str) -> int:
@@ -127,11 +141,11 @@ def main(channel: ChildChannel, config: WorkerConfig) -> None:
     channel.progress(0.2, "Loading the weights")
     try:
         core = build_core(config)
-    except UnsupportedAttention as error:
+    except (UnsupportedAttention, UnsupportedDtype) as error:
         channel.fail(str(error))
         return
     ready = describe_worker(str(core.runner.device), core.runner.cache.slots.dtype)
-    facts = {"num_blocks": core.pool.num_blocks, "kernels": core.runner.model.kernels}
+    facts = {"dtype": config.dtype, "num_blocks": core.pool.num_blocks, "kernels": core.runner.model.kernels}
     channel.ready(msgspec.structs.replace(ready, **facts))
     worker = Worker(core, channel.send)
     threading.Thread(target=_listen, args=(channel, worker), name="listen", daemon=True).start()

@@ -14,6 +14,7 @@ from backends.paged.block_pool import BlockPool
 from backends.paged.core import EngineCore, Limits
 from backends.paged.fast_model import FastModel
 from backends.paged.kv_cache import KVCache
+from backends.paged.linear import float32_kernels
 from backends.paged.model_runner import Model, ModelRunner
 from backends.paged.plain_model import PlainModel, load_model
 from backends.paged.scheduler import Scheduler
@@ -40,7 +41,7 @@ class Twins:
         loaded = load_model(prepared.path, "cpu")
         paged: Model = PlainModel(loaded)
         if kernels == "fast":
-            paged = FastModel(loaded, prepared.max_position_embeddings)
+            paged = FastModel(loaded, float32_kernels(loaded.device), prepared.max_position_embeddings)
         return cls(prepared, paged, plain, TextCodec.load(prepared))
 
     def core(

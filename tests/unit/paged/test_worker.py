@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from backends.base import SamplingParams
 from backends.models import PreparedModel
 from backends.paged import worker
 from backends.paged.config import WorkerConfig
+from backends.paged.linear import UnsupportedDtype
 from backends.paged.model_runner import worst_difference
 from backends.paged.plain_model import UnsupportedAttention, load_model
 from backends.paged.worker import build_core
@@ -35,6 +37,7 @@ def config(model: PreparedModel, **changes: int | str | None) -> WorkerConfig:
         "num_blocks": 32,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 16,
+        "dtype": "float32",
         "kernels": "fast",
     }
     return WorkerConfig(model=model, device="cpu", memory_share=0.5, **(values | changes))  # type: ignore[arg-type]
@@ -69,6 +72,25 @@ def test_a_model_whose_logits_differ_is_refused_by_name(
         UnsupportedAttention, match=r"LlamaForCausalLM differs by 25\.0% from its own attention"
     ):
         build_core(config(llama))
+
+
+def test_int8_says_how_far_it_is_from_float32(llama: PreparedModel) -> None:
+    core = build_core(config(llama, dtype="int8"))
+    assert re.fullmatch(
+        r"fast, fbgemm int8; on a text of \d+ tokens, \d+% of the most likely tokens are those of float32, "
+        r"mean KL 0\.\d{3} nats",
+        core.runner.model.kernels,
+    )
+    core.add(added(max_tokens=5))
+    tokens = []
+    while core.has_work():
+        tokens += core.step().tokens
+    assert len(tokens) == 5
+
+
+def test_int8_is_refused_in_words_where_the_model_is_not_known(folder: Path) -> None:
+    with pytest.raises(UnsupportedDtype, match="int8 does not know this model: opt is not one of llama"):
+        build_core(config(prepare_tiny_model(folder, "opt"), dtype="int8"))
 
 
 @pytest.mark.parametrize("kernels", ["fast", "plain"])
