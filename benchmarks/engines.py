@@ -1,0 +1,206 @@
+"""What is measured: each engine starts once, then answers a list of prompts as fast as it can.
+
+The classes run in a process of their own (``child.py``), so each imports what it needs when it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from backends.models import PreparedModel, prepare_model
+from backends.settings import Settings
+
+MAX_MODEL_LEN = 512
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One run of a workload."""
+
+    seconds: float
+    num_tokens: list[int]
+    """New tokens of each request."""
+
+
+class Engine(ABC):
+    """One engine, in its own process."""
+
+    sequential: ClassVar[bool] = False
+    """It takes one request after the other, so its speed is that of one request."""
+
+    @abstractmethod
+    def start(self, model: PreparedModel, threads: int) -> None:
+        """Load ``model``; whatever takes long."""
+
+    @abstractmethod
+    def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
+        """Generate; how many new tokens each prompt got."""
+
+    def stop(self) -> None:  # noqa: B027  # most have nothing to end
+        """End what ``start`` began."""
+
+    def timed(self, prompts: list[list[int]], output_tokens: int) -> Answered:
+        start = time.perf_counter()
+        counts = self.answer(prompts, output_tokens)
+        return Answered(time.perf_counter() - start, counts)
+
+
+class Paged(Engine):
+    """Ours, as the server runs it: its process, its pipe, its records and all."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def start(self, model: PreparedModel, threads: int) -> None:
+        from backends.paged.engine import PagedEngine
+
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        self.loop = asyncio.new_event_loop()
+        self.engine = PagedEngine(
+            Settings(max_model_len=MAX_MODEL_LEN, max_num_seqs=64, _env_file=None, **self.settings)
+        )
+        self.loop.run_until_complete(self.engine.start())
+
+    def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
+        return self.loop.run_until_complete(self._answer(prompts, output_tokens))
+
+    async def _answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
+        return await asyncio.gather(*(self._one(ids, output_tokens) for ids in prompts))
+
+    async def _one(self, ids: list[int], output_tokens: int) -> int:
+        import uuid
+
+        from backends.base import GenerationRequest, SamplingParams
+        from backends.records import Source
+
+        request = GenerationRequest(
+            request_id=uuid.uuid4().hex,
+            prompt="",
+            prompt_ids=tuple(ids),
+            sampling=SamplingParams(max_tokens=output_tokens, temperature=0, ignore_eos=True),
+            source=Source.WORKLOAD,
+        )
+        return len([chunk async for chunk in self.engine.generate(request) if chunk.finish_reason is None])
+
+    def stop(self) -> None:
+        self.loop.run_until_complete(self.engine.stop())
+
+
+class Vllm(Engine):
+    """vLLM's own ``LLM``: no server, no tap, both cores, blocks of 32, prefix caching as it comes."""
+
+    def start(self, model: PreparedModel, threads: int) -> None:
+        os.environ |= {
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "OMP_NUM_THREADS": str(threads),
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "VLLM_NO_USAGE_STATS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        }
+        from vllm import LLM
+
+        self.llm = LLM(
+            str(model.path),
+            dtype="float32",
+            enforce_eager=True,
+            max_model_len=MAX_MODEL_LEN,
+            max_num_seqs=64,
+            block_size=32,
+            kv_cache_memory_bytes=2 * 2**30,
+            use_tqdm_on_load=False,
+        )
+
+    def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
+        from vllm import SamplingParams
+        from vllm.inputs import TokensPrompt
+
+        outputs = self.llm.generate(
+            [TokensPrompt(prompt_token_ids=ids) for ids in prompts],
+            SamplingParams(temperature=0, max_tokens=output_tokens, ignore_eos=True, detokenize=True),
+            use_tqdm=False,
+        )
+        return [len(output.outputs[0].token_ids) for output in outputs]
+
+
+class Generate(Engine):
+    """transformers: ``model.generate``."""
+
+    def start(self, model: PreparedModel, threads: int) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        torch.set_num_threads(threads)
+        self.model = AutoModelForCausalLM.from_pretrained(
+            model.path, dtype=torch.float32, local_files_only=True
+        ).eval()
+        self.model.generation_config.eos_token_id = None
+
+    def generate(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
+        import torch
+
+        ids = torch.tensor(prompts)
+        with torch.inference_mode():
+            output = self.model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=output_tokens,
+                do_sample=False,
+                pad_token_id=0,
+            )
+        return [output.shape[1] - ids.shape[1]] * len(prompts)
+
+
+class Sequential(Generate):
+    """One call after the other."""
+
+    sequential = True
+
+    def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
+        return [self.generate([ids], output_tokens)[0] for ids in prompts]
+
+
+class Static(Generate):
+    """All of them in one call: prompts and answers are equally long, so nothing is padded."""
+
+    def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
+        return self.generate(prompts, output_tokens)
+
+
+class Continuous(Generate):
+    """transformers' own continuous batching, ``generate_batch``."""
+
+    def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
+        from transformers import GenerationConfig
+
+        config = GenerationConfig(
+            max_new_tokens=output_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
+        )
+        outputs = self.model.generate_batch(
+            prompts, generation_config=config, progress_bar=False, persistent_manager=True
+        )
+        return [len(output.generated_tokens) for output in outputs.values()]
+
+
+ENGINES: dict[str, Callable[[], Engine]] = {
+    "paged": Paged,
+    "paged plain": partial(Paged, paged_kernels="plain"),
+    "paged int8": partial(Paged, dtype="int8"),
+    "vLLM": Vllm,
+    "generate, one by one": Sequential,
+    "generate, one batch": Static,
+    "generate_batch": Continuous,
+}
+
+
+async def find_model() -> PreparedModel:
+    """SmolLM2, out of its package."""
+    settings = Settings()
+    return await prepare_model(settings.model, settings.cache_dir, lambda fraction, sentence: None)
