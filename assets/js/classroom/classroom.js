@@ -69,7 +69,7 @@ class Classroom {
       words('classroom.stop'),
     );
     this.stop.addEventListener('click', () => this.#stop());
-    this.large = h('button', { type: 'button', class: 'classroom-button' });
+    this.large = h('button', { type: 'button', class: 'classroom-button classroom-large' });
     this.large.addEventListener('click', () => this.#look(isLarge() ? 'full' : 'panels'));
     this.status = h('p', { class: 'classroom-line', role: 'status' });
     this.element = this.#layout();
