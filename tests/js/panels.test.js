@@ -63,12 +63,12 @@ test('the newest step is at the right, and a point finds its step', () => {
   assert.ok(layout.groups[0].bottom <= layout.waiting.top && layout.waiting.top < layout.bars.top);
 });
 
-test('where all places would be too low for a letter, as many are drawn as are not, in fours', () => {
+test('where all places would be too low for a letter, as many are drawn as are not, in fours, or those in use', () => {
   const columns = [{ pool: '', lanes: [0, 1, 2, 3, 4], step: step(0, []) }];
   const size = { width: 400, scale: 1, columns, engine: { max_num_seqs: 16 }, occupied: new Map() };
   assert.equal(layoutBatch({ ...size, height: 250 }).groups[0].numLanes, 8);
   const full = { ...size, height: 250, occupied: new Map([['', 13]]) };
-  assert.equal(layoutBatch(full).groups[0].numLanes, 16, 'and always those in use');
+  assert.equal(layoutBatch(full).groups[0].numLanes, 14, 'in twos, since sixteen could not be read');
   assert.equal(layoutBatch({ ...size, height: 400 }).groups[0].numLanes, 16);
 });
 

@@ -77,11 +77,15 @@ function groupsOf(columns, engine, occupied, mostReadable) {
   const pools = names.length > 0 ? names : [''];
   const readable = Math.floor(mostReadable / pools.length);
   const always = slots <= readable ? slots : Math.floor(readable / 4) * 4;
-  return pools.map((pool) => ({ pool, numLanes: Math.max(always, roundUp(used.get(pool) ?? 0), 1) }));
+  return pools.map((pool) => ({ pool, numLanes: Math.max(always, roundUp(used.get(pool) ?? 0, readable), 1) }));
 }
 
-/** In fours, so that the picture does not rearrange for every request that comes. */
-const roundUp = (lanes) => Math.ceil(lanes / 4) * 4;
+/** In fours, so that the picture does not rearrange for every request that comes; in twos where fours would be
+ * too low to read. */
+function roundUp(lanes, readable) {
+  const inFours = Math.ceil(lanes / 4) * 4;
+  return inFours <= readable ? inFours : Math.ceil(lanes / 2) * 2;
+}
 
 function placeLanes(groups, height, scale) {
   const labels = groups.some((group) => group.pool !== '') ? GROUP_LABEL * scale : 0;

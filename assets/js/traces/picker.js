@@ -108,10 +108,16 @@ export class Picker {
   }
 }
 
-/** Scroll one element, and nothing around it, so far that a part of it is seen with its frame. */
+/**
+ * Scroll one element, and nothing around it, so far that a part of it is seen with its frame: to whole
+ * pixels, so that it ends at the same place whatever it scrolled before.
+ */
 function bringIntoView(part, scroller) {
   const { top, bottom } = part.getBoundingClientRect();
   const place = scroller.getBoundingClientRect();
-  if (bottom + FRAME > place.bottom) scroller.scrollTop += bottom + FRAME - place.bottom;
-  else if (top - FRAME < place.top) scroller.scrollTop -= place.top + FRAME - top;
+  if (bottom + FRAME > place.bottom) {
+    scroller.scrollTop = Math.ceil(scroller.scrollTop + bottom + FRAME - place.bottom);
+  } else if (top - FRAME < place.top) {
+    scroller.scrollTop = Math.floor(scroller.scrollTop + top - FRAME - place.top);
+  }
 }
