@@ -36,7 +36,7 @@ Names = Annotated[tuple[str, ...], NoDecode]
 
 
 class Settings(BaseSettings):
-    """What the operator chose. Frozen; built once, by ``parse_settings``."""
+    """What the operator chose. Each option is a variable too: SERVESCOPE_<OPTION>; the command line wins."""
 
     model_config = SettingsConfigDict(
         env_prefix="SERVESCOPE_",
