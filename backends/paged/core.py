@@ -152,7 +152,9 @@ class EngineCore:
             samples = [request, *self._fork(request)]
             requests += samples
             logit_rows += [index] * len(samples)
-        choices = sample(logits[logit_rows], [request.draw for request in requests])
+        if len(requests) > len(logits):  # copied only where samples fork
+            logits = logits[logit_rows]
+        choices = sample(logits, [request.draw for request in requests])
         return list(zip(requests, choices, strict=True))
 
     def _take_token(self, request: Request, choice: Choice, result: StepResult) -> None:
