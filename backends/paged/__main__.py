@@ -35,6 +35,7 @@ def build_engine(arguments: argparse.Namespace) -> EngineCore:
     return build_core(
         WorkerConfig(
             model=build(locate(arguments.model), defaults.cache_dir, lambda fraction, sentence: None),
+            cache_dir=str(defaults.cache_dir),
             device=defaults.device,
             max_model_len=defaults.max_model_len,
             block_size=arguments.block_size,

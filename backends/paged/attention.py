@@ -9,6 +9,7 @@ A step is one forward pass over all scheduled tokens, one behind the other, with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
 
@@ -46,8 +47,14 @@ class DecodeRows:
     """Where each row's token lies in the batch ``[rows]``."""
     slots: torch.Tensor
     """``[rows, longest]``; any behind the end of a row."""
+    lengths: torch.Tensor
+    """How many of its slots are each row's own ``[rows]``."""
     mask: torch.Tensor
     """Added to the scores: 0 where a slot is the row's own, else -∞ ``[rows, 1, 1, longest]``."""
+
+
+AttendDecode = Callable[[KVCache, int, torch.Tensor, DecodeRows, float], torch.Tensor]
+"""Cache, layer, queries ``[rows, heads, head_dim]``, rows, scaling → ``[rows, heads, head_dim]``."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +85,40 @@ class PagedStep:
         return not self.prefill
 
 
-def attend(step: PagedStep, layer: int, queries: torch.Tensor, scaling: float) -> torch.Tensor:
+def attend(
+    step: PagedStep, layer: int, queries: torch.Tensor, scaling: float, decode: AttendDecode
+) -> torch.Tensor:
     """Let every row attend to its own slots: ``[tokens, heads, head_dim]`` → the same.
 
     All K and V of the step have been written, so a row may look at a block that another row of the
     same step fills.
     """
     if step.decode is not None and step.is_decode_only:
-        return _attend_decode(step.cache, layer, queries, step.decode, scaling)
+        return decode(step.cache, layer, queries, step.decode, scaling)
     output = torch.empty_like(queries, memory_format=torch.contiguous_format)
     for row in step.prefill:
         output[row.start : row.end] = _attend_prefill(step.cache, layer, queries, row, scaling)
     if step.decode is not None:
         decoding = queries[step.decode.tokens]
-        output[step.decode.tokens] = _attend_decode(step.cache, layer, decoding, step.decode, scaling)
+        output[step.decode.tokens] = decode(step.cache, layer, decoding, step.decode, scaling)
     return output
+
+
+def attend_decode(
+    cache: KVCache, layer: int, queries: torch.Tensor, rows: DecodeRows, scaling: float
+) -> torch.Tensor:
+    """``[rows, heads, head_dim]``. The heads that share a KV head stand where a prefill's queries
+    do, so K and V are read once for all of them."""
+    keys, values = cache.read(layer, rows.slots)  # [rows, longest, kv_heads, head_dim]
+    num_rows, heads, head_dim = queries.shape
+    attended = scaled_dot_product_attention(
+        queries.reshape(num_rows, keys.shape[2], -1, head_dim),  # [rows, kv_heads, group, head_dim]
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        attn_mask=rows.mask,
+        scale=scaling,
+    )
+    return attended.reshape(num_rows, heads, head_dim)
 
 
 def _attend_prefill(
@@ -118,23 +144,6 @@ def _attend_prefill(
     return attended[0].transpose(0, 1)
 
 
-def _attend_decode(
-    cache: KVCache, layer: int, queries: torch.Tensor, rows: DecodeRows, scaling: float
-) -> torch.Tensor:
-    """``[rows, heads, head_dim]``. The heads that share a KV head stand where a prefill's queries
-    do, so K and V are read once for all of them."""
-    keys, values = cache.read(layer, rows.slots)  # [rows, longest, kv_heads, head_dim]
-    num_rows, heads, head_dim = queries.shape
-    attended = scaled_dot_product_attention(
-        queries.reshape(num_rows, keys.shape[2], -1, head_dim),  # [rows, kv_heads, group, head_dim]
-        keys.transpose(1, 2),
-        values.transpose(1, 2),
-        attn_mask=rows.mask,
-        scale=scaling,
-    )
-    return attended.reshape(num_rows, heads, head_dim)
-
-
 def _decode_rows(
     cache: KVCache, spans: Rows[RowSpan], rows: list[int], slots: torch.Tensor
 ) -> DecodeRows | None:
@@ -148,4 +157,4 @@ def _decode_rows(
     mask.masked_fill_(~is_own, -torch.inf)
     tokens = torch.tensor([spans[row].start for row in rows], device=device)
     chosen = slots if len(rows) == len(spans) else slots[rows]
-    return DecodeRows(tokens, chosen[:, :longest].contiguous(), mask[:, None, None, :])
+    return DecodeRows(tokens, chosen[:, :longest].contiguous(), lengths, mask[:, None, None, :])

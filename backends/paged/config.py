@@ -13,6 +13,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the worker is started with."""
 
     model: PreparedModel
+    cache_dir: str
     device: str
     max_model_len: int
     block_size: int

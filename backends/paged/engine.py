@@ -55,6 +55,7 @@ class PagedEngine(QueuedEngine):
     def worker_config(self, model: PreparedModel) -> WorkerConfig:
         return WorkerConfig(
             model=model,
+            cache_dir=str(self.settings.cache_dir),
             device=self.settings.device,
             max_model_len=super().max_model_len,
             block_size=self.settings.block_size,

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from backends.paged.attention import PagedStep, attend
-from backends.paged.linear import GatedLinear, Kernels, Linear
+from backends.paged.kernels import Kernels
+from backends.paged.linear import GatedLinear, Linear
 
 KNOWN_MODELS = ("llama", "mistral", "qwen2", "qwen3")
 KNOWN_ROTATIONS = ("default", "linear", "llama3", "yarn")
@@ -51,6 +52,7 @@ class FastModel:
         self.eps = config.rms_norm_eps
         self.scaling = model.model.layers[0].self_attn.scaling
         self.kernels = f"fast, {kernels.name}"
+        self.attend_decode = kernels.attend_decode
         with torch.inference_mode():
             self.embedding = model.model.embed_tokens.weight
             self.layers = [self._layer(layer, kernels) for layer in model.model.layers]
@@ -65,8 +67,8 @@ class FastModel:
         rotation = self.rotation.index_select(0, positions)[:, None]  # [tokens, 1, head_dim / 2]
         for index, layer in enumerate(self.layers):
             queries = self._write_kv(layer, index, hidden, rotation, step)
-            attended = attend(step, index, queries, self.scaling).reshape(len(ids), -1)
-            hidden = layer.attention_out.plus(attended, hidden)
+            attended = attend(step, index, queries, self.scaling, self.attend_decode)
+            hidden = layer.attention_out.plus(attended.reshape(len(ids), -1), hidden)
             hidden = layer.mlp_out.plus(layer.gated(self._normed(hidden, layer.mlp_norm)), hidden)
         return self.head(self._normed(hidden.index_select(0, last_tokens), self.norm))
 

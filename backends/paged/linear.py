@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch.nn.functional import linear, silu
 
+from backends.paged.compiled import CompiledKernels, pack
+
 ROWS_PACKED_FOR = 16
 """Rows that the layout of a packed weight is chosen for; any number can be computed with it."""
 LARGEST_INT8 = 64
 """Of a quantized weight. AVX2 adds pairs of products in 16 bits: 2 · 255 · 64 is the most that fits."""
-
-
-class UnsupportedDtype(Exception):
-    """No kernels for it here."""
 
 
 class Linear(Protocol):
@@ -35,17 +31,6 @@ class GatedLinear(Protocol):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """``silu(x Gᵀ) * (x Uᵀ)``"""
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """One way to compute all products of a model."""
-
-    name: str
-    linear: Callable[[torch.Tensor, torch.Tensor | None], Linear]
-    """Weight ``[out, in]`` and bias ``[out]`` → the product with them."""
-    gated: Callable[[torch.Tensor, torch.Tensor], GatedLinear]
-    """Gate and up, each ``[out, in]``."""
 
 
 class DenseLinear:
@@ -93,6 +78,24 @@ class PackedLinear:
         return result
 
 
+class CompiledLinear:
+    """By ``kernels.c``: as fast as memory and arithmetic allow for few rows."""
+
+    def __init__(
+        self, kernels: CompiledKernels, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> None:
+        self.kernels = kernels
+        self.num_outputs = len(weight)
+        self.weight = pack(weight)
+        self.bias = None if bias is None else pack(bias[:, None]).flatten()
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.kernels.linear(x, self.weight, self.bias, None, self.num_outputs)
+
+    def plus(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        return self.kernels.linear(x, self.weight, self.bias, residual, self.num_outputs)
+
+
 class Int8Linear:
     """int8 weights with a scale per output, activations quantized as they come: a quarter of the bytes.
 
@@ -137,23 +140,3 @@ class PackedGated:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.up.combined(x, self.gate.activated(x, "swish"), "mul")
-
-
-DENSE = Kernels("dense", DenseLinear, lambda gate, up: JoinedGated(DenseLinear(torch.cat((gate, up)))))
-ONEDNN = Kernels("oneDNN", PackedLinear, PackedGated)
-INT8 = Kernels("fbgemm int8", Int8Linear, lambda gate, up: JoinedGated(Int8Linear(torch.cat((gate, up)))))
-
-
-def float32_kernels(device: torch.device) -> Kernels:
-    """The fastest that compute in full precision on ``device``."""
-    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return ONEDNN if device.type == "cpu" and has_onednn else DENSE
-
-
-def int8_kernels(device: torch.device) -> Kernels:
-    """Raises ``UnsupportedDtype`` where torch has none."""
-    if device.type != "cpu":
-        raise UnsupportedDtype(f"--dtype int8 is for a CPU, and this engine runs on {device.type}.")
-    if "fbgemm" not in torch.backends.quantized.supported_engines:
-        raise UnsupportedDtype("--dtype int8 needs fbgemm, which torch has for x86 processors only.")
-    return INT8

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AttentionInterface, AutoModelForCausalLM
 
-from backends.paged.attention import PagedStep, attend
+from backends.paged.attention import PagedStep, attend, attend_decode
 
 ATTENTION = "servescope_paged"
 UNKNOWN_TO_US = ("sliding_window", "softcap", "s_aux", "sinks", "chunk_size")
@@ -70,7 +70,8 @@ def paged_attention(
     layer: int = module.layer_idx  # type: ignore[assignment]
     kv = torch.stack((key[0], value[0])).permute(2, 0, 1, 3)  # [tokens, 2, kv_heads, head_dim]
     paged.cache.write(layer, kv, paged.slot_mapping)
-    return attend(paged, layer, query[0].transpose(0, 1), scaling).unsqueeze(0), None
+    queries = query[0].transpose(0, 1)
+    return attend(paged, layer, queries, scaling, attend_decode).unsqueeze(0), None
 
 
 def _refuse_unknown(module: torch.nn.Module, others: dict[str, Any]) -> None:

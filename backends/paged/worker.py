@@ -6,6 +6,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,8 +19,8 @@ from backends.paged.block_pool import BlockPool
 from backends.paged.config import WorkerConfig
 from backends.paged.core import EngineCore, Limits
 from backends.paged.fast_model import FastModel, reason_against
+from backends.paged.kernels import DENSE, UnsupportedDtype, float32_kernels, int8_kernels
 from backends.paged.kv_cache import KVCache, bytes_per_block
-from backends.paged.linear import DENSE, UnsupportedDtype, float32_kernels, int8_kernels
 from backends.paged.model_runner import Model, ModelRunner, worst_difference
 from backends.paged.plain_model import PlainModel, UnsupportedAttention, load_model
 from backends.paged.scheduler import Scheduler
@@ -119,14 +120,20 @@ def _float32_model(config: WorkerConfig, loaded: Any) -> Model:
         return PlainModel(loaded)
     if (reason := reason_against(loaded)) is not None:
         return PlainModel(loaded, reason)
-    kernels = DENSE if config.dtype == "int8" else float32_kernels(loaded.device)  # dense: to compare only
-    return FastModel(loaded, kernels, config.max_model_len)
+    if config.dtype == "int8":  # this one is only compared with
+        return FastModel(loaded, DENSE, config.max_model_len)
+    return FastModel(loaded, float32_kernels(loaded.device, _folder(config)), config.max_model_len)
 
 
 def _int8_model(config: WorkerConfig, loaded: Any) -> Model:
     if (reason := reason_against(loaded)) is not None:
         raise UnsupportedDtype(f"--dtype int8 does not know this model: {reason}.")
-    return FastModel(loaded, int8_kernels(loaded.device), config.max_model_len)
+    return FastModel(loaded, int8_kernels(loaded.device, _folder(config)), config.max_model_len)
+
+
+def _folder(config: WorkerConfig) -> Path:
+    """Where compiled kernels are kept."""
+    return Path(config.cache_dir) / "kernels"
 
 
 def _default_num_blocks(config: WorkerConfig, device: str) -> int:

@@ -13,12 +13,13 @@ from backends.models import PreparedModel
 from backends.paged.block_pool import BlockPool
 from backends.paged.core import EngineCore, Limits
 from backends.paged.fast_model import FastModel
+from backends.paged.kernels import float32_kernels
 from backends.paged.kv_cache import KVCache
-from backends.paged.linear import float32_kernels
 from backends.paged.model_runner import Model, ModelRunner
 from backends.paged.plain_model import PlainModel, load_model
 from backends.paged.scheduler import Scheduler
 from backends.records import StepRecord
+from backends.settings import Settings
 from backends.text import TextCodec
 from backends.worker_messages import AddRequest
 
@@ -41,7 +42,8 @@ class Twins:
         loaded = load_model(prepared.path, "cpu")
         paged: Model = PlainModel(loaded)
         if kernels == "fast":
-            paged = FastModel(loaded, float32_kernels(loaded.device), prepared.max_position_embeddings)
+            kernels_here = float32_kernels(loaded.device, Settings().cache_dir / "kernels")
+            paged = FastModel(loaded, kernels_here, prepared.max_position_embeddings)
         return cls(prepared, paged, plain, TextCodec.load(prepared))
 
     def core(

@@ -11,11 +11,12 @@ from backends.base import SamplingParams
 from backends.models import PreparedModel
 from backends.paged import worker
 from backends.paged.config import WorkerConfig
-from backends.paged.linear import UnsupportedDtype
+from backends.paged.kernels import UnsupportedDtype
 from backends.paged.model_runner import worst_difference
 from backends.paged.plain_model import UnsupportedAttention, load_model
 from backends.paged.worker import build_core
 from backends.records import FinishReason, StepRecord
+from backends.settings import Settings
 from backends.worker_messages import AddRequest, WorkerUpdate
 from tests.tiny_models import ARCHITECTURES, Architecture, prepare_tiny_model
 
@@ -40,7 +41,9 @@ def config(model: PreparedModel, **changes: int | str | None) -> WorkerConfig:
         "dtype": "float32",
         "kernels": "fast",
     }
-    return WorkerConfig(model=model, device="cpu", memory_share=0.5, **(values | changes))  # type: ignore[arg-type]
+    return WorkerConfig(
+        model=model, cache_dir=str(Settings().cache_dir), device="cpu", memory_share=0.5, **(values | changes)
+    )  # type: ignore[arg-type]
 
 
 def added(name: str = "A", max_tokens: int = 3) -> AddRequest:

@@ -1,0 +1,145 @@
+"""Every way to compute a product, and attention of decoding rows, gives what torch's plain one gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.paged import compiled
+from backends.paged.attention import PagedStep, RowSpan, attend_decode
+from backends.paged.compiled import CannotCompile, CompiledKernels
+from backends.paged.kernels import (
+    DENSE,
+    INT8,
+    ONEDNN,
+    Kernels,
+    UnsupportedDtype,
+    float32_kernels,
+    int8_kernels,
+    of_compiled,
+)
+from backends.paged.kv_cache import KVCache
+from backends.records import ModelShape
+from backends.settings import Settings
+
+CPU = torch.device("cpu")
+
+
+def compiled_here() -> CompiledKernels:
+    try:
+        return compiled.load(Settings().cache_dir / "kernels")
+    except CannotCompile as reason:
+        pytest.skip(str(reason))
+
+
+def kernels_of(name: str) -> Kernels:
+    return of_compiled(compiled_here()) if name == "compiled" else {"dense": DENSE, "oneDNN": ONEDNN}[name]
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.parametrize("name", ["dense", "oneDNN", "compiled"])
+@pytest.mark.parametrize("num_outputs", [1, 16, 40, 49])
+@pytest.mark.parametrize("num_rows", [*range(1, 20), 64])
+def test_a_product_is_torchs_own(name: str, num_outputs: int, num_rows: int) -> None:
+    x, weight, bias = numbers(num_rows, 24), numbers(num_outputs, 24), numbers(num_outputs)
+    residual = numbers(num_rows, num_outputs)
+    kernels = kernels_of(name)
+    expected = torch.nn.functional.linear(x, weight)
+    with torch.inference_mode():
+        torch.testing.assert_close(kernels.linear(weight, None)(x), expected)
+        torch.testing.assert_close(kernels.linear(weight, bias)(x), expected + bias)
+        torch.testing.assert_close(kernels.linear(weight, bias).plus(x, residual), expected + bias + residual)
+        gate = numbers(num_outputs, 24).flip(0)
+        gated = torch.nn.functional.silu(torch.nn.functional.linear(x, gate)) * expected
+        torch.testing.assert_close(kernels.gated(gate, weight)(x), gated)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=9),
+    heads=st.sampled_from([(1, 1), (4, 4), (6, 2), (9, 3)]),
+    head_dim=st.sampled_from([2, 8, 20, 64]),
+    data=st.data(),
+)
+def test_compiled_attention_reads_the_slots_of_each_row_and_no_other(
+    lengths: list[int], heads: tuple[int, int], head_dim: int, data: st.DataObject
+) -> None:
+    num_heads, kv_heads = heads
+    shape = ModelShape(
+        num_layers=2,
+        hidden_size=1,
+        num_attention_heads=num_heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab_size=1,
+    )
+    cache = KVCache(shape, num_blocks=50, block_size=1)
+    cache.slots.copy_(numbers(*cache.slots.shape))
+    slots = torch.zeros(len(lengths), max(lengths) + 3, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        order = data.draw(st.permutations(range(cache.num_slots)))
+        slots[row, :length] = torch.tensor(order[:length])
+    spans = [RowSpan(row, row + 1, length) for row, length in enumerate(lengths)]
+    step = PagedStep.of(cache, slots[:, 0], spans, slots)
+    packed = numbers(len(lengths), num_heads + 2, head_dim)  # queries lie among other numbers
+    queries = packed[:, :num_heads]
+    assert step.decode is not None
+    torch.testing.assert_close(
+        compiled_here().attend_decode(cache, 1, queries, step.decode, 0.3),
+        attend_decode(cache, 1, queries, step.decode, 0.3),
+    )
+
+
+def test_int8_is_near_torchs_own_product() -> None:
+    x, weight, bias = numbers(8, 64), numbers(40, 64), numbers(40)
+    product = INT8.linear(weight, bias)(x)
+    expected = torch.nn.functional.linear(x, weight, bias)
+    error = (product - expected).abs().max() / expected.abs().max()
+    assert 0 < error < 0.02
+
+
+def test_int8_is_refused_on_a_gpu() -> None:
+    with pytest.raises(UnsupportedDtype, match="int8 is for a CPU, and this engine runs on cuda"):
+        int8_kernels(torch.device("cuda"), Path("unused"))
+
+
+@pytest.mark.parametrize(
+    ("compiler", "reason"),
+    [("/does/not/exist", "No such file"), ("/bin/false", "failed"), ("python3", "unknown option|usage|Try")],
+)
+def test_where_nothing_can_be_compiled_onednn_computes_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, reason: str
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setenv("CC", compiler)
+    with pytest.raises(CannotCompile, match=reason):
+        compiled.load(tmp_path)
+    assert float32_kernels(CPU, tmp_path).name.startswith("oneDNN (")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_compiler_and_another_processor_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    assert float32_kernels(CPU, tmp_path).name == "oneDNN (for processors with AVX2, and this one has AVX512)"
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert float32_kernels(CPU, tmp_path).name == "oneDNN (no C compiler)"
+
+
+def test_what_was_compiled_is_taken_again(tmp_path: Path) -> None:
+    compiled_here()
+    compiled.load(tmp_path)
+    (library,) = tmp_path.iterdir()
+    made = library.stat().st_mtime_ns
+    compiled.load(tmp_path)
+    assert [library] == list(tmp_path.iterdir())
+    assert library.stat().st_mtime_ns == made
