@@ -14,6 +14,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -29,6 +30,10 @@ FLAGS = (
 )
 PANEL = 16
 """Outputs side by side in a packed weight, as in ``kernels.c``."""
+GROUP = 4
+"""Inputs side by side in a packed int8 weight."""
+LARGEST_INT8 = 64
+"""Of a quantized weight. AVX2 adds pairs of products in 16 bits: 2 · 255 · 64 is the most that fits."""
 
 
 class CannotCompile(Exception):
@@ -43,6 +48,9 @@ class CompiledKernels:
         self._linear = loaded.linear
         self._linear.restype = None
         self._linear.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_size_t] * 3]
+        self._linear_int8 = loaded.linear_int8
+        self._linear_int8.restype = None
+        self._linear_int8.argtypes = [*[ctypes.c_void_p] * 9, *[ctypes.c_size_t] * 3]
         self._attend_decode = loaded.attend_decode
         self._attend_decode.restype = None
         self._attend_decode.argtypes = [
@@ -66,8 +74,39 @@ class CompiledKernels:
         self._linear(
             x.data_ptr(),
             weight.data_ptr(),
-            None if bias is None else bias.data_ptr(),
-            None if residual is None else residual.data_ptr(),
+            _address(bias),
+            _address(residual),
+            y.data_ptr(),
+            rows,
+            inputs,
+            num_outputs,
+        )
+        return y
+
+    def linear_int8(
+        self,
+        x: torch.Tensor,
+        weight: Int8Weight,
+        bias: torch.Tensor | None,
+        residual: torch.Tensor | None,
+        num_outputs: int,
+    ) -> torch.Tensor:
+        """The same with int8 weights. Each row of ``x`` is quantized by itself, so no row's result
+        depends on the rows beside it."""
+        x = x.contiguous()
+        rows, inputs = x.shape
+        y = x.new_empty(rows, num_outputs)
+        quantized = torch.empty(rows, weight.packed.shape[1] * GROUP, dtype=torch.uint8)
+        row_scales = x.new_empty(rows, 2)
+        self._linear_int8(
+            x.data_ptr(),
+            weight.packed.data_ptr(),
+            weight.scales.data_ptr(),
+            weight.sums.data_ptr(),
+            _address(bias),
+            _address(residual),
+            quantized.data_ptr(),
+            row_scales.data_ptr(),
             y.data_ptr(),
             rows,
             inputs,
@@ -106,6 +145,31 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     outputs, inputs = weight.shape
     filled = torch.nn.functional.pad(weight, (0, 0, 0, -outputs % PANEL))
     return filled.view(-1, PANEL, inputs).transpose(1, 2).contiguous()
+
+
+@dataclass(frozen=True)
+class Int8Weight:
+    """A weight ``[out, in]`` in 8 bits, as ``kernels.c`` reads it; ``out`` filled up to whole panels."""
+
+    packed: torch.Tensor
+    """``[out / 16, in / 4, 16, 4]``"""
+    scales: torch.Tensor
+    """What 1 stands for, of each output ``[out]``."""
+    sums: torch.Tensor
+    """Of each output's weights ``[out]``."""
+
+    @classmethod
+    def of(cls, weight: torch.Tensor) -> Int8Weight:
+        outputs, inputs = weight.shape
+        filled = torch.nn.functional.pad(weight, (0, -inputs % GROUP, 0, -outputs % PANEL))
+        scales = filled.abs().amax(dim=1).clamp_min(1e-12) / LARGEST_INT8
+        rounded = (filled / scales[:, None]).round()
+        grouped = rounded.to(torch.int8).view(-1, PANEL, filled.shape[1] // GROUP, GROUP)
+        return cls(grouped.transpose(1, 2).contiguous(), scales, rounded.sum(dim=1))
+
+
+def _address(tensor: torch.Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
 
 
 def load(folder: Path) -> CompiledKernels:

@@ -1,11 +1,13 @@
-/* The two products that a decode step spends its time in, for processors with 256-bit vectors.
+/* What a decode step spends its time in, for processors with AVX2.
  *
- * Compiled by `compiled.py` on the machine that runs it. Everything is float32 and row-major.
- * Vectors are GCC's and Clang's own (`vector_size`), so there are no intrinsics to read.
+ * Compiled by `compiled.py` on the machine that runs it. Tensors are row-major, and float32 but for the
+ * weights of `linear_int8`.
  */
 #include <float.h>
+#include <immintrin.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 typedef float vec __attribute__((vector_size(32), aligned(4)));
@@ -85,6 +87,105 @@ void linear(
                 memcpy(target, result[m], width * sizeof(float));
             }
             row += taken;
+        }
+    }
+}
+
+#define INT8_ROWS 5 /* rows at once: 5 x 2 sums, 2 weights, an input and what lies between */
+#define GROUP 4     /* inputs whose products are added up by one instruction */
+
+/* x[k] = scale * (bytes[k] - zero), as nearly as 256 steps from the row's least to its largest allow. */
+static void quantize_row(const float *x, size_t inputs, uint8_t *bytes, float *scale, float *zero) {
+    float least = 0, largest = 0;
+    for (size_t k = 0; k < inputs; k++) {
+        least = x[k] < least ? x[k] : least;
+        largest = x[k] > largest ? x[k] : largest;
+    }
+    *scale = largest > least ? (largest - least) / 255 : 1;
+    const float steps = 1 / *scale;
+    *zero = (float)(int)(0.5f - least * steps);
+    for (size_t k = 0; k < inputs; k++) {
+        const float value = x[k] * steps + *zero + 0.5f; /* not below 0, so cutting off rounds */
+        bytes[k] = (uint8_t)(int)(value < 255 ? value : 255);
+    }
+}
+
+/* sums[m][0:16] = sum over k of bytes[m][k] * w[k][0:16], for `rows` rows; w [groups][16][4].
+ *
+ * Two products of a byte and a weight are added in 16 bits: weights up to 64 keep that from overflowing.
+ */
+static inline __attribute__((always_inline)) void tile_int8(
+    int rows, const uint8_t *bytes, size_t groups, const int8_t *w, int32_t *result) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i sums[INT8_ROWS][2];
+    for (int m = 0; m < rows; m++) sums[m][0] = sums[m][1] = _mm256_setzero_si256();
+    const int8_t *next_panel = w + groups * GROUP * PANEL;
+    for (size_t g = 0; g < groups; g++) {
+        const __m256i left = _mm256_loadu_si256((const __m256i *)(w + g * GROUP * PANEL));
+        const __m256i right = _mm256_loadu_si256((const __m256i *)(w + g * GROUP * PANEL + 32));
+        __builtin_prefetch(next_panel + g * GROUP * PANEL, 0, 2);
+        for (int m = 0; m < rows; m++) {
+            int32_t four;
+            memcpy(&four, bytes + (m * groups + g) * GROUP, sizeof four);
+            const __m256i input = _mm256_set1_epi32(four);
+            const __m256i a = _mm256_madd_epi16(_mm256_maddubs_epi16(input, left), ones);
+            const __m256i b = _mm256_madd_epi16(_mm256_maddubs_epi16(input, right), ones);
+            sums[m][0] = _mm256_add_epi32(sums[m][0], a);
+            sums[m][1] = _mm256_add_epi32(sums[m][1], b);
+        }
+    }
+    for (int m = 0; m < rows; m++)
+        for (int half = 0; half < 2; half++)
+            _mm256_storeu_si256((__m256i *)(result + m * PANEL + half * LANES), sums[m][half]);
+}
+
+static void tile_int8_of(int rows, const uint8_t *bytes, size_t groups, const int8_t *w, int32_t *result) {
+    switch (rows) {
+        case 1: tile_int8(1, bytes, groups, w, result); break;
+        case 2: tile_int8(2, bytes, groups, w, result); break;
+        case 3: tile_int8(3, bytes, groups, w, result); break;
+        case 4: tile_int8(4, bytes, groups, w, result); break;
+        default: tile_int8(5, bytes, groups, w, result);
+    }
+}
+
+/* As `linear`, with weights of 8 bits and a scale for each output; inputs become 8 bits row by row.
+ *
+ * w [panels][groups][16][4], the last group and panel filled up with zeros; scales, weight_sums (of each
+ * output's weights) and bias are as long as the panels together. bytes [rows, groups * 4]: room to work in.
+ */
+void linear_int8(
+    const float *x, const int8_t *w, const float *scales, const float *weight_sums, const float *bias,
+    const float *residual, uint8_t *bytes, float *row_scales, float *y, size_t rows, size_t inputs,
+    size_t outputs) {
+    const size_t panels = (outputs + PANEL - 1) / PANEL, groups = (inputs + GROUP - 1) / GROUP;
+#pragma omp parallel
+    {
+#pragma omp for schedule(static)
+        for (size_t row = 0; row < rows; row++)
+            quantize_row(
+                x + row * inputs, inputs, bytes + row * groups * GROUP, row_scales + 2 * row,
+                row_scales + 2 * row + 1);
+#pragma omp for schedule(static)
+        for (size_t panel = 0; panel < panels; panel++) {
+            const size_t first = panel * PANEL, width = outputs - first < PANEL ? outputs - first : PANEL;
+            size_t row = 0;
+            for (size_t tiles = (rows + INT8_ROWS - 1) / INT8_ROWS; tiles > 0; tiles--) {
+                const size_t taken = (rows - row + tiles - 1) / tiles;
+                int32_t sums[INT8_ROWS][PANEL];
+                tile_int8_of(
+                    (int)taken, bytes + row * groups * GROUP, groups, w + first * groups * GROUP, sums[0]);
+                for (size_t m = 0; m < taken; m++) {
+                    const float scale = row_scales[2 * (row + m)], zero = row_scales[2 * (row + m) + 1];
+                    float *target = y + (row + m) * outputs + first;
+                    for (size_t n = 0; n < width; n++) {
+                        const float product = (float)sums[m][n] - zero * weight_sums[first + n];
+                        target[n] = product * scale * scales[first + n] + (bias ? bias[first + n] : 0);
+                        if (residual) target[n] += residual[(row + m) * outputs + first + n];
+                    }
+                }
+                row += taken;
+            }
         }
     }
 }

@@ -13,10 +13,11 @@ from backends.paged import compiled
 from backends.paged.attention import AttendDecode, attend_decode
 from backends.paged.compiled import CannotCompile, CompiledKernels
 from backends.paged.linear import (
+    CompiledInt8,
     CompiledLinear,
     DenseLinear,
+    FbgemmInt8,
     GatedLinear,
-    Int8Linear,
     JoinedGated,
     Linear,
     PackedGated,
@@ -42,15 +43,27 @@ class Kernels:
 
 DENSE = Kernels("dense", DenseLinear, lambda gate, up: JoinedGated(DenseLinear(torch.cat((gate, up)))))
 ONEDNN = Kernels("oneDNN", PackedLinear, PackedGated)
-INT8 = Kernels("fbgemm int8", Int8Linear, lambda gate, up: JoinedGated(Int8Linear(torch.cat((gate, up)))))
+FBGEMM = Kernels("fbgemm int8", FbgemmInt8, lambda gate, up: JoinedGated(FbgemmInt8(torch.cat((gate, up)))))
 
 
 def of_compiled(kernels: CompiledKernels) -> Kernels:
     """Those of ``kernels.c``."""
+    linear = partial(CompiledLinear, kernels)
     return Kernels(
         "compiled",
-        partial(CompiledLinear, kernels),
-        lambda gate, up: JoinedGated(CompiledLinear(kernels, torch.cat((gate, up)))),
+        linear,
+        lambda gate, up: JoinedGated(linear(torch.cat((gate, up)))),
+        kernels.attend_decode,
+    )
+
+
+def of_compiled_int8(kernels: CompiledKernels) -> Kernels:
+    """Those of ``kernels.c``, with int8 weights."""
+    linear = partial(CompiledInt8, kernels)
+    return Kernels(
+        "compiled int8",
+        linear,
+        lambda gate, up: JoinedGated(linear(torch.cat((gate, up)))),
         kernels.attend_decode,
     )
 
@@ -68,9 +81,14 @@ def float32_kernels(device: torch.device, folder: Path) -> Kernels:
 
 
 def int8_kernels(device: torch.device, folder: Path) -> Kernels:
-    """Raises ``UnsupportedDtype`` where torch has none."""
+    """Raises ``UnsupportedDtype`` where there are none."""
     if device.type != "cpu":
         raise UnsupportedDtype(f"--dtype int8 is for a CPU, and this engine runs on {device.type}.")
-    if "fbgemm" not in torch.backends.quantized.supported_engines:
-        raise UnsupportedDtype("--dtype int8 needs fbgemm, which torch has for x86 processors only.")
-    return replace(INT8, attend_decode=float32_kernels(device, folder).attend_decode)
+    try:
+        return of_compiled_int8(compiled.load(folder))
+    except CannotCompile as reason:
+        if "fbgemm" not in torch.backends.quantized.supported_engines:
+            raise UnsupportedDtype(
+                f"--dtype int8 has no kernels on this processor: fbgemm is for x86, and ours {reason}."
+            ) from None
+        return replace(FBGEMM, name=f"{FBGEMM.name} ({reason})")

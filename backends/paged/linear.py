@@ -8,12 +8,10 @@ from typing import Protocol
 import torch
 from torch.nn.functional import linear, silu
 
-from backends.paged.compiled import CompiledKernels, pack
+from backends.paged.compiled import LARGEST_INT8, CompiledKernels, Int8Weight, pack
 
 ROWS_PACKED_FOR = 16
 """Rows that the layout of a packed weight is chosen for; any number can be computed with it."""
-LARGEST_INT8 = 64
-"""Of a quantized weight. AVX2 adds pairs of products in 16 bits: 2 · 255 · 64 is the most that fits."""
 
 
 class Linear(Protocol):
@@ -96,12 +94,30 @@ class CompiledLinear:
         return self.kernels.linear(x, self.weight, self.bias, residual, self.num_outputs)
 
 
-class Int8Linear:
-    """int8 weights with a scale per output, activations quantized as they come: a quarter of the bytes.
+class CompiledInt8:
+    """int8 weights with a scale per output, and inputs with one per row: a quarter of the bytes.
 
-    Another model, strictly: see ``quality.py``. Activations share one scale per call (fbgemm has no
-    other), so a row's result depends a little on the rows beside it.
+    Another model, strictly: see ``quality.py``.
     """
+
+    def __init__(
+        self, kernels: CompiledKernels, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> None:
+        self.kernels = kernels
+        self.num_outputs = len(weight)
+        self.weight = Int8Weight.of(weight)
+        self.bias = None if bias is None else pack(bias[:, None]).flatten()
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.kernels.linear_int8(x, self.weight, self.bias, None, self.num_outputs)
+
+    def plus(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        return self.kernels.linear_int8(x, self.weight, self.bias, residual, self.num_outputs)
+
+
+class FbgemmInt8:
+    """The same by torch's own kernels, where ours are not there. Inputs share one scale per call, so a
+    row's result depends a little on the rows beside it."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
         scales = weight.abs().amax(dim=1).clamp_min(1e-12) / LARGEST_INT8

@@ -14,13 +14,14 @@ from backends.paged.attention import PagedStep, RowSpan, attend_decode
 from backends.paged.compiled import CannotCompile, CompiledKernels
 from backends.paged.kernels import (
     DENSE,
-    INT8,
+    FBGEMM,
     ONEDNN,
     Kernels,
     UnsupportedDtype,
     float32_kernels,
     int8_kernels,
     of_compiled,
+    of_compiled_int8,
 )
 from backends.paged.kv_cache import KVCache
 from backends.records import ModelShape
@@ -96,12 +97,43 @@ def test_compiled_attention_reads_the_slots_of_each_row_and_no_other(
     )
 
 
-def test_int8_is_near_torchs_own_product() -> None:
-    x, weight, bias = numbers(8, 64), numbers(40, 64), numbers(40)
-    product = INT8.linear(weight, bias)(x)
+@pytest.mark.parametrize("name", ["compiled int8", "fbgemm int8"])
+@pytest.mark.parametrize("num_outputs", [1, 40, 49])
+@pytest.mark.parametrize("num_rows", [*range(1, 12), 64])
+def test_a_product_in_int8_is_near_torchs_own(name: str, num_outputs: int, num_rows: int) -> None:
+    x, weight, bias = numbers(num_rows, 62), numbers(num_outputs, 62), numbers(num_outputs)
+    residual = numbers(num_rows, num_outputs)
+    kernels = FBGEMM if name == "fbgemm int8" else of_compiled_int8(compiled_here())
+    product = kernels.linear(weight, bias)
     expected = torch.nn.functional.linear(x, weight, bias)
-    error = (product - expected).abs().max() / expected.abs().max()
-    assert 0 < error < 0.02
+    lengths = x.norm(dim=1).max() * weight.norm(dim=1).max()
+    assert 0 < float((product(x) - expected).abs().max()) < 0.01 * float(lengths)
+    torch.testing.assert_close(product.plus(x, residual), product(x) + residual)
+
+
+def test_a_compiled_product_in_int8_is_that_of_the_rounded_numbers() -> None:
+    """Whole numbers from -127 to 128, and weights to 64, are what they are in 8 bits: nothing is lost."""
+    x = torch.arange(-127.0, 129.0).view(4, 64)
+    x[:, :2] = torch.tensor([-127.0, 128.0])
+    weight = (numbers(33, 64) * 30).round().clamp(-64, 64)
+    weight[:, 0] = 64
+    product = of_compiled_int8(compiled_here()).linear(weight, None)(x)
+    torch.testing.assert_close(product, torch.nn.functional.linear(x, weight))
+
+
+def test_the_largest_numbers_do_not_overflow_in_int8() -> None:
+    x, weight = torch.ones(3, 64), torch.ones(20, 64)
+    product = of_compiled_int8(compiled_here()).linear(weight, None)
+    torch.testing.assert_close(product(x), torch.full((3, 20), 64.0))
+    torch.testing.assert_close(product(-x), torch.full((3, 20), -64.0))
+    torch.testing.assert_close(product(0 * x), torch.zeros(3, 20))
+
+
+def test_in_int8_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    product = of_compiled_int8(compiled_here()).linear(numbers(40, 64), None)
+    x = numbers(7, 64)
+    assert torch.equal(product(torch.cat((x, 100 * x)))[:7], product(x))
+    assert torch.equal(product(x[3:4]), product(x)[3:4])
 
 
 def test_int8_is_refused_on_a_gpu() -> None:
