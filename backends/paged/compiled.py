@@ -194,7 +194,7 @@ def _compile(compiler: str, library: Path) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         output = Path(folder) / library.name
-        command = [compiler, *FLAGS, str(SOURCE), "-o", str(output), "-lm"]
+        command = [compiler, *FLAGS, str(SOURCE), "-o", str(output)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120)
         except (OSError, subprocess.TimeoutExpired) as error:
