@@ -109,7 +109,7 @@ async def predict_and_run(page: Page, lesson: dict[str, Any]) -> dict[str, Any]:
     async with page.expect_response(re.compile(f"/lessons/{lesson['slug']}/runs")) as response:
         await page.get_by_role("button", name="Run the experiment").click()
     over = page.locator(".lessons-verdict:not(:empty), .lessons-status[data-kind=error]")
-    await expect(over).to_contain_text("You said", timeout=PATIENCE)
+    await expect(over).to_contain_text(re.compile("you said", re.IGNORECASE), timeout=PATIENCE)
     _, _, told = (await (await response.value).text()).partition("event: outcome\ndata: ")
     outcome: dict[str, Any] = json.loads(told)
     return outcome

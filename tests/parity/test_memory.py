@@ -77,7 +77,10 @@ def test_blocks_waste_less_than_a_twentyfifth(folder: Path) -> None:
     core = build_core(
         PagedConfig(
             model=model,
+            cache_dir=str(folder),
             device="cpu",
+            dtype="float32",
+            kernels="fast",
             max_model_len=MAX_MODEL_LEN,
             block_size=16,
             num_blocks=200,

@@ -51,7 +51,10 @@ def test_weights_and_cache_take_the_bytes_that_the_calculator_says(
     core = build_core(
         WorkerConfig(
             model=model,
+            cache_dir=str(tmp_path),
             device="cpu",
+            dtype="float32",
+            kernels="plain",  # the weights as the model has them
             max_model_len=MAX_MODEL_LEN,
             block_size=plan.block_size,
             num_blocks=None,
@@ -60,9 +63,8 @@ def test_weights_and_cache_take_the_bytes_that_the_calculator_says(
             memory_share=0.5,
         )
     )
-    cache = core.runner.cache
-    assert cache.keys.nbytes + cache.values.nbytes == core.pool.num_blocks * sizing.block_bytes(plan)
-    weights = {tensor.data_ptr(): tensor.nbytes for tensor in core.runner.model.parameters()}
+    assert core.runner.cache.slots.nbytes == core.pool.num_blocks * sizing.block_bytes(plan)
+    weights = {tensor.data_ptr(): tensor.nbytes for tensor in core.runner.model.model.parameters()}
     assert sum(weights.values()) == pytest.approx(sizing.weight_bytes(plan), rel=0.01)
 
 
