@@ -40,7 +40,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.engines.split(",") if name not in ENGINES]:
+        parser.error(f"--engines: {unknown[0]!r} is not one of {', '.join(ENGINES)}")
+    return arguments
 
 
 def take_turns(children: list[Child], workloads: list[Workload], turns: int) -> Speeds:

@@ -194,8 +194,8 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "paged plain": partial(Paged, paged_kernels="plain"),
     "paged int8": partial(Paged, dtype="int8"),
     "vLLM": Vllm,
-    "generate, one by one": Sequential,
-    "generate, one batch": Static,
+    "generate sequential": Sequential,
+    "generate static": Static,
     "generate_batch": Continuous,
 }
 

@@ -51,9 +51,9 @@ def test_engines_take_turns_and_get_the_same_seeds(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_request_after_the_other_is_measured_once_a_turn() -> None:
-    one = Scripted("generate, one by one", [9, 11])
+    one = Scripted("generate sequential", [9, 11])
     speeds = bench.take_turns([one], [Workload(1), Workload(16)], turns=2)  # type: ignore[list-item]
-    assert speeds["generate, one by one"] == {1: [9, 11], 16: [9, 11]}
+    assert speeds["generate sequential"] == {1: [9, 11], 16: [9, 11]}
 
 
 def test_the_limit_is_reading_or_multiplying_whichever_takes_longer(model: PreparedModel) -> None:
