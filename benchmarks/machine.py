@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,7 +46,3 @@ def best(work: Callable[[], object], repeats: int = 5) -> float:
         work()
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-def median(values: list[float]) -> float:
-    return statistics.median(values)

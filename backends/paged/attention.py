@@ -80,10 +80,6 @@ class PagedStep:
                 prefill.append(PrefillRow(span.start, span.end, slots[index, : span.context]))
         return cls(cache, slot_mapping, prefill, _decode_rows(cache, spans, decode, slots))
 
-    @property
-    def is_decode_only(self) -> bool:
-        return not self.prefill
-
 
 def attend(
     step: PagedStep, layer: int, queries: torch.Tensor, scaling: float, decode: AttendDecode
@@ -93,7 +89,7 @@ def attend(
     All K and V of the step have been written, so a row may look at a block that another row of the
     same step fills.
     """
-    if step.decode is not None and step.is_decode_only:
+    if step.decode is not None and not step.prefill:
         return decode(step.cache, layer, queries, step.decode, scaling)
     output = torch.empty_like(queries, memory_format=torch.contiguous_format)
     for row in step.prefill:

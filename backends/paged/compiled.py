@@ -40,6 +40,10 @@ class CannotCompile(Exception):
     """There is no ``CompiledKernels`` here, and why."""
 
 
+class NotForThisMachine(CannotCompile):
+    """The processor is another, or there is no compiler: nothing was tried."""
+
+
 class CompiledKernels:
     """The functions of ``kernels.c``. They use torch's own threads, as many as torch uses."""
 
@@ -176,10 +180,10 @@ def load(folder: Path) -> CompiledKernels:
     """Compile, or take what was compiled before into ``folder``. Raises ``CannotCompile``."""
     capability = torch.backends.cpu.get_cpu_capability()
     if capability != "AVX2":
-        raise CannotCompile(f"for processors with AVX2, and this one has {capability}")
+        raise NotForThisMachine(f"for processors with AVX2, and this one has {capability}")
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        raise CannotCompile("no C compiler")
+        raise NotForThisMachine("no C compiler")
     library = folder / f"kernels-{_key(compiler)}.so"
     if not library.exists():
         _compile(compiler, library)

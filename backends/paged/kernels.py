@@ -41,31 +41,30 @@ class Kernels:
     attend_decode: AttendDecode = attend_decode
 
 
-DENSE = Kernels("dense", DenseLinear, lambda gate, up: JoinedGated(DenseLinear(torch.cat((gate, up)))))
+def _joined(
+    name: str,
+    linear: Callable[[torch.Tensor, torch.Tensor | None], Linear],
+    attend_decode: AttendDecode = attend_decode,
+) -> Kernels:
+    """Gate and up are one product with both weights."""
+    return Kernels(
+        name, linear, lambda gate, up: JoinedGated(linear(torch.cat((gate, up)), None)), attend_decode
+    )
+
+
+DENSE = _joined("dense", DenseLinear)
 ONEDNN = Kernels("oneDNN", PackedLinear, PackedGated)
-FBGEMM = Kernels("fbgemm int8", FbgemmInt8, lambda gate, up: JoinedGated(FbgemmInt8(torch.cat((gate, up)))))
+FBGEMM = _joined("fbgemm int8", FbgemmInt8)
 
 
 def of_compiled(kernels: CompiledKernels) -> Kernels:
     """Those of ``kernels.c``."""
-    linear = partial(CompiledLinear, kernels)
-    return Kernels(
-        "compiled",
-        linear,
-        lambda gate, up: JoinedGated(linear(torch.cat((gate, up)))),
-        kernels.attend_decode,
-    )
+    return _joined("compiled", partial(CompiledLinear, kernels), kernels.attend_decode)
 
 
 def of_compiled_int8(kernels: CompiledKernels) -> Kernels:
     """Those of ``kernels.c``, with int8 weights."""
-    linear = partial(CompiledInt8, kernels)
-    return Kernels(
-        "compiled int8",
-        linear,
-        lambda gate, up: JoinedGated(linear(torch.cat((gate, up)))),
-        kernels.attend_decode,
-    )
+    return _joined("compiled int8", partial(CompiledInt8, kernels), kernels.attend_decode)
 
 
 def float32_kernels(device: torch.device, folder: Path) -> Kernels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -82,19 +83,18 @@ class CompiledLinear:
     def __init__(
         self, kernels: CompiledKernels, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> None:
-        self.kernels = kernels
-        self.num_outputs = len(weight)
-        self.weight = pack(weight)
-        self.bias = None if bias is None else pack(bias[:, None]).flatten()
+        self._product = partial(
+            kernels.linear, weight=pack(weight), bias=_packed(bias), num_outputs=len(weight)
+        )
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return self.kernels.linear(x, self.weight, self.bias, None, self.num_outputs)
+        return self._product(x, residual=None)
 
     def plus(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        return self.kernels.linear(x, self.weight, self.bias, residual, self.num_outputs)
+        return self._product(x, residual=residual)
 
 
-class CompiledInt8:
+class CompiledInt8(CompiledLinear):
     """int8 weights with a scale per output, and inputs with one per row: a quarter of the bytes.
 
     Another model, strictly: see ``quality.py``.
@@ -103,16 +103,9 @@ class CompiledInt8:
     def __init__(
         self, kernels: CompiledKernels, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> None:
-        self.kernels = kernels
-        self.num_outputs = len(weight)
-        self.weight = Int8Weight.of(weight)
-        self.bias = None if bias is None else pack(bias[:, None]).flatten()
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return self.kernels.linear_int8(x, self.weight, self.bias, None, self.num_outputs)
-
-    def plus(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        return self.kernels.linear_int8(x, self.weight, self.bias, residual, self.num_outputs)
+        self._product = partial(
+            kernels.linear_int8, weight=Int8Weight.of(weight), bias=_packed(bias), num_outputs=len(weight)
+        )
 
 
 class FbgemmInt8:
@@ -156,3 +149,8 @@ class PackedGated:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.up.combined(x, self.gate.activated(x, "swish"), "mul")
+
+
+def _packed(bias: torch.Tensor | None) -> torch.Tensor | None:
+    """As long as the panels of its weight together."""
+    return None if bias is None else pack(bias[:, None]).flatten()
