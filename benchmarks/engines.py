@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from backends.models import PreparedModel, prepare_model
 from backends.settings import Settings
+from benchmarks.asking import num_tokens_of
 
 MAX_MODEL_LEN = 512
 
@@ -63,31 +64,16 @@ class Paged(Engine):
 
         os.environ["OMP_NUM_THREADS"] = str(threads)
         self.loop = asyncio.new_event_loop()
-        self.engine = PagedEngine(
-            Settings(max_model_len=MAX_MODEL_LEN, max_num_seqs=64, _env_file=None, **self.settings)
-        )
+        self.engine = PagedEngine(Settings(max_model_len=MAX_MODEL_LEN, max_num_seqs=64, **self.settings))
         self.loop.run_until_complete(self.engine.start())
 
     def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
         return self.loop.run_until_complete(self._answer(prompts, output_tokens))
 
     async def _answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
-        return await asyncio.gather(*(self._one(ids, output_tokens) for ids in prompts))
-
-    async def _one(self, ids: list[int], output_tokens: int) -> int:
-        import uuid
-
-        from backends.base import GenerationRequest, SamplingParams
-        from backends.records import Source
-
-        request = GenerationRequest(
-            request_id=uuid.uuid4().hex,
-            prompt="",
-            prompt_ids=tuple(ids),
-            sampling=SamplingParams(max_tokens=output_tokens, temperature=0, ignore_eos=True),
-            source=Source.WORKLOAD,
+        return await asyncio.gather(
+            *(num_tokens_of(self.engine, output_tokens, prompt="", prompt_ids=tuple(ids)) for ids in prompts)
         )
-        return len([chunk async for chunk in self.engine.generate(request) if chunk.finish_reason is None])
 
     def stop(self) -> None:
         self.loop.run_until_complete(self.engine.stop())

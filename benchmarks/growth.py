@@ -20,8 +20,8 @@ import torch
 from backends.base import SamplingParams
 from backends.models import PreparedModel
 from backends.paged.block_pool import BlockPool
-from backends.paged.config import WorkerConfig
 from backends.paged.core import EngineCore, Limits
+from backends.paged.engine import PagedEngine
 from backends.paged.scheduler import Scheduler, SchedulerOutput
 from backends.paged.worker import build_core
 from backends.settings import Settings
@@ -91,24 +91,16 @@ def bookkeeping(model: PreparedModel, running: int, waiting: int, blocks: int) -
 
 
 def measure(dtype: str) -> dict[str, Any]:
-    settings = Settings()
-    model = asyncio.run(find_model())
-    start = time.perf_counter()
-    core = build_core(
-        WorkerConfig(
-            model=model,
-            cache_dir=str(settings.cache_dir),
-            device="cpu",
-            max_model_len=8192,
-            block_size=16,
-            num_blocks=2048,
-            max_num_seqs=64,
-            max_num_batched_tokens=512,
-            dtype=dtype,  # type: ignore[arg-type]
-            kernels="fast",
-            memory_share=0.5,
-        )
+    settings = Settings(
+        max_model_len=8192,
+        num_blocks=2048,
+        max_num_seqs=64,
+        dtype=dtype,  # type: ignore[arg-type]
     )
+    engine = PagedEngine(settings)
+    engine.model = model = asyncio.run(find_model())
+    start = time.perf_counter()
+    core = build_core(engine.worker_config(model))
     built = time.perf_counter() - start
     seconds_per_step(core, 4, 8)  # warm
     return {

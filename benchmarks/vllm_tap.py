@@ -13,30 +13,21 @@ import asyncio
 import json
 import statistics
 import time
-import uuid
 
-from backends.base import GenerationRequest, SamplingParams
-from backends.records import Source
 from backends.settings import Settings
 from backends.vllm_async.engine import VllmEngine
+from benchmarks.asking import num_tokens_of
 
 PROMPT = "The quick brown fox jumps over the lazy dog and runs on through the forest. " * 2
 CONCURRENT, MAX_TOKENS = 16, 24
 
 
-async def one(engine: VllmEngine) -> int:
-    """Tokens that one request got."""
-    sampling = SamplingParams(max_tokens=MAX_TOKENS, temperature=0, ignore_eos=True)
-    request = GenerationRequest(
-        request_id=uuid.uuid4().hex, prompt=PROMPT, sampling=sampling, source=Source.WORKLOAD
-    )
-    return len([chunk async for chunk in engine.generate(request) if chunk.finish_reason is None])
-
-
 async def throughput(engine: VllmEngine) -> float:
     """Tokens a second with all requests at once."""
     start = time.perf_counter()
-    counts = await asyncio.gather(*(one(engine) for _ in range(CONCURRENT)))
+    counts = await asyncio.gather(
+        *(num_tokens_of(engine, MAX_TOKENS, prompt=PROMPT) for _ in range(CONCURRENT))
+    )
     seconds = time.perf_counter() - start
     assert counts == [MAX_TOKENS] * CONCURRENT, counts
     return sum(counts) / seconds

@@ -8,8 +8,8 @@ import time
 from backends.base import SamplingParams
 from backends.models.build import build
 from backends.models.locate import locate
-from backends.paged.config import WorkerConfig
 from backends.paged.core import EngineCore
+from backends.paged.engine import PagedEngine
 from backends.paged.worker import build_core
 from backends.settings import Settings
 from backends.worker_messages import AddRequest
@@ -31,22 +31,16 @@ def parse_arguments() -> argparse.Namespace:
 
 def build_engine(arguments: argparse.Namespace) -> EngineCore:
     """Prepare the weights where that was not done yet, and load them."""
-    defaults = Settings(model=arguments.model)
-    return build_core(
-        WorkerConfig(
-            model=build(locate(arguments.model), defaults.cache_dir, lambda fraction, sentence: None),
-            cache_dir=str(defaults.cache_dir),
-            device=defaults.device,
-            max_model_len=defaults.max_model_len,
-            block_size=arguments.block_size,
-            num_blocks=arguments.num_blocks,
-            max_num_seqs=defaults.max_num_seqs,
-            max_num_batched_tokens=defaults.max_num_batched_tokens,
-            dtype=arguments.dtype,
-            kernels=arguments.kernels,
-            memory_share=defaults.gpu_memory_utilization,
-        )
+    settings = Settings(
+        model=arguments.model,
+        num_blocks=arguments.num_blocks,
+        block_size=arguments.block_size,
+        dtype=arguments.dtype,
+        paged_kernels=arguments.kernels,
     )
+    engine = PagedEngine(settings)
+    engine.model = build(locate(settings.model), settings.cache_dir, lambda fraction, sentence: None)
+    return build_core(engine.worker_config(engine.model))
 
 
 def main() -> None:
