@@ -172,6 +172,7 @@ def listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or a small frame waits for an ACK
     try:
         listener.bind((settings.host, settings.port))
         listener.listen()  # who comes before the page is ready waits, instead of being refused

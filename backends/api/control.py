@@ -82,7 +82,11 @@ def _check_origin(request: Request) -> None:
     if origin is None:
         return
     own_hosts = {request.headers.get("host"), request.headers.get("x-forwarded-host")}
-    if urlsplit(origin).netloc not in own_hosts:
+    try:
+        host = urlsplit(origin).netloc
+    except ValueError:  # no browser sends such a one
+        host = ""
+    if host not in own_hosts:
         raise CrossOrigin(f"Control from {origin} is refused: only this server's own page may.")
 
 

@@ -64,6 +64,7 @@ async def serving(
         shelf=shelf,
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the server's own
         server = ListeningServer(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
         running = asyncio.create_task(server.serve([listener]))
         await server.listening.wait()

@@ -210,7 +210,7 @@ async def from_origin(origin: str, **headers: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://127.0.0.1", "http://OWN.evil.example"]
+    "origin", ["https://evil.example", "null", "http://127.0.0.1", "http://OWN.evil.example", "http://["]
 )
 async def test_a_page_of_another_site_is_a_403(origin: str) -> None:
     response = await from_origin(origin)
