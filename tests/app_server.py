@@ -20,6 +20,13 @@ END_PATIENCE = 30
 @contextmanager
 def app_server(*options: str, **environment: str) -> Iterator[str]:
     """Its address, ``http://127.0.0.1:…``, once it answers there; it is ended whatever happens."""
+    with app_process(*options, **environment) as (_, address):
+        yield address
+
+
+@contextmanager
+def app_process(*options: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process too, for those who look at what it costs."""
     command = [sys.executable, "app.py", "--port", "0", *options]
     env = os.environ | environment
     with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
@@ -29,7 +36,7 @@ def app_server(*options: str, **environment: str) -> Iterator[str]:
             assert said.startswith("Servescope: "), said
             address = said.removeprefix("Servescope: ").strip().removesuffix("/")
             until_it_answers(process, f"{address}/health", START_PATIENCE)
-            yield address
+            yield process, address
         finally:
             process.terminate()
             try:

@@ -1,0 +1,76 @@
+"""What a room of viewers costs the engine: the same load without and with them, in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from typing import Any
+
+import msgspec
+
+from tests.load.crowd import Crowd, http_client
+from tests.load.figures import rate_between
+from tests.load.log import EngineLog
+from tests.load.server import Server, cpu_seconds
+from tests.load.watching import room
+
+SETTLING = 2.0
+"""Seconds after viewers came or went that are not measured."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A span of the load with so many viewers."""
+
+    viewers: int
+    begin: float
+    end: float
+    web: float
+    """Cores that the server's web process kept busy."""
+    engine: float
+    client: float
+    """Likewise the process of the viewers, which shares the machine with them here."""
+
+
+async def in_turns(server: Server, *, streams: int, viewers: int, turns: int, seconds: float) -> list[Turn]:
+    """A B A B …, each for so many seconds, in one load that does not stop between them."""
+    measured: list[Turn] = []
+    async with http_client(server.address) as client:
+        crowd = Crowd(client, server.backend, chats=0, streams=streams)
+        asking = asyncio.create_task(crowd.ask_for(2 * turns * (seconds + SETTLING) + SETTLING))
+        await asyncio.sleep(SETTLING)
+        for _ in range(turns):
+            measured.append(await _measure(server, 0, seconds))
+            async with room(server, viewers) as watching:
+                measured.append(await _measure(server, viewers, seconds, watching.pid))
+        await asking
+    return measured
+
+
+async def _measure(server: Server, viewers: int, seconds: float, client: int | None = None) -> Turn:
+    await asyncio.sleep(SETTLING)
+    begin, before, looked = time.monotonic(), server.cost(), cpu_seconds(client) if client else 0
+    await asyncio.sleep(seconds)
+    end, after = time.monotonic(), server.cost()
+    watched = cpu_seconds(client) - looked if client else 0
+    web, engine = (part / (end - begin) for part in after.since(before))
+    return Turn(viewers, begin, end, web=web, engine=engine, client=watched / (end - begin))
+
+
+def result(turns: list[Turn], log: EngineLog) -> dict[str, Any]:
+    """Tokens a second in each turn, and what share of them is left with viewers, pair by pair."""
+    token_times = log.token_times()
+    speeds = [rate_between(token_times, turn.begin, turn.end) for turn in turns]
+    ratios = [with_ / without for without, with_ in zip(speeds[::2], speeds[1::2], strict=True)]
+    web = [turn.web for turn in turns]
+    extra = statistics.mean(web[1::2]) - statistics.mean(web[::2])
+    return {
+        "viewers": turns[1].viewers,
+        "tokens_a_second_without": speeds[::2],
+        "tokens_a_second_with": speeds[1::2],
+        "ratios": ratios,
+        "ratio": statistics.median(ratios),
+        "web_cores_for_each_viewer": extra / turns[1].viewers,
+        "turns": msgspec.to_builtins(turns),
+        "faults": [],
+    }
