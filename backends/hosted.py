@@ -106,7 +106,7 @@ class HostedEngine(ABC):
 
     @abstractmethod
     def enqueue(self, stream: RequestStream) -> None:
-        """Take an admitted request. Called on the event loop; must not block."""
+        """Take an admitted request. Called on the event loop; must not block. Raises ``EngineDied``."""
 
     @abstractmethod
     def drop(self, request_id: str) -> bool:
@@ -371,7 +371,11 @@ class HostedEngine(ABC):
                 )
             )
             self._streams[request_id] = stream
-        self.enqueue(stream)
+        try:
+            self.enqueue(stream)
+        except EngineDied as error:  # only now: those in flight before have been told
+            for index in range(len(prompts)):
+                self.finish(sample_id(request.request_id, index), FinishReason.ERROR, error)
         return stream
 
     def _abort(self, request_id: str) -> None:

@@ -43,6 +43,9 @@ class Lifecycle:
         self._failures = 0
         self._ready_since: float | None = None
         self._refusal: EngineUnavailable | None = None
+        self._early_death: EngineDied | None = None
+        """The process died between its ready-ack and our hearing of that."""
+        self._stopped = False
         self._paused = False
         self._step_delay = 0.0
         self._say(State.IDLE)
@@ -60,16 +63,23 @@ class Lifecycle:
         """Return when the engine is up; concurrent calls share one start.
 
         Raises ``EngineUnavailable``, again at once to later callers: only ``restart`` tries once
-        more. A caller that is cancelled does not cancel the start.
+        more; ``EngineDied`` when it is stopped meanwhile. A caller that is cancelled does not cancel
+        the start; one whose start gives way to a restart waits for that.
         """
         self._loop = asyncio.get_running_loop()
-        if self.is_up:
-            return
-        if self._refusal is not None:
-            raise EngineUnavailable(self._refusal.message)
-        if self._coming_up is None or self._coming_up.done():
-            self._coming_up = asyncio.create_task(self._come_up(State.STARTING))
-        await asyncio.shield(self._coming_up)
+        self._stopped = False
+        while not self.is_up:
+            if self._refusal is not None:
+                raise EngineUnavailable(self._refusal.message)
+            if self._coming_up is None or self._coming_up.done():
+                self._coming_up = asyncio.create_task(self._come_up(State.STARTING))
+                self._coming_up.add_done_callback(_look_at_error)
+            coming_up = self._coming_up
+            await asyncio.wait({coming_up})
+            if self._stopped:
+                raise EngineDied(f"{self._backend} was stopped.")
+            if not coming_up.cancelled():
+                coming_up.result()  # raises why it did not come up
 
     def rule_out(self, error: EngineUnavailable) -> None:
         """It cannot run here, as is known before anybody asks."""
@@ -104,13 +114,16 @@ class Lifecycle:
         self._coming_up.add_done_callback(_look_at_error)
 
     async def stop(self, reason: str | None = None) -> None:
-        """No start is under way any more, and none follows until somebody asks."""
+        """No start is under way any more, and none follows until somebody asks. With a reason, those
+        who wait for a start ask at once; without, they are told that it was stopped."""
+        self._stopped = reason is None
         await self._stop_coming_up()
         self._ready_since = None
         self._say(State.IDLE, reason)
 
     def _recover(self, error: EngineDied) -> None:
-        if not self.is_up:  # it died while coming up: ``_come_up`` has the error and goes on
+        if not self.is_up:  # it died while coming up: ``_come_up`` goes on
+            self._early_death = error
             return
         assert self._ready_since is not None
         if time.monotonic() - self._ready_since > SETTLED_AFTER:
@@ -131,10 +144,15 @@ class Lifecycle:
     async def _come_up(self, state: State) -> None:
         self._say(state)
         while True:
+            self._early_death = None
             try:
                 await self._launch()
+                if self._early_death is not None:
+                    raise self._early_death
             except EngineUnavailable as error:
                 raise self._refuse(error) from None
+            except OSError as error:  # no room for a process or a file
+                raise self._refuse(EngineUnavailable(f"It could not be started: {error}")) from error
             except EngineDied as error:
                 await self._back_off(error)
             else:

@@ -47,7 +47,7 @@ class QueuedEngine(HostedEngine):
 
     def enqueue(self, stream: RequestStream) -> None:
         request = stream.request
-        self._tell_worker(
+        self.send(
             AddRequest(
                 request_id=request.request_id,
                 prompt_ids=stream.prompt_ids[0],

@@ -149,6 +149,50 @@ async def test_stopping_ends_a_start_under_way(engine: Engine) -> None:
     start = asyncio.create_task(engine.lifecycle.ensure_ready())
     await engine.reach(lambda state: state.state is State.STARTING)
     await engine.lifecycle.stop()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(EngineDied, match="test was stopped"):
         await start
     assert engine.lifecycle.state.state is State.IDLE
+
+
+async def end_nothing() -> None:
+    """There is no old process."""
+
+
+async def test_who_waits_for_a_start_gets_the_restarted_engine(engine: Engine) -> None:
+    engine.may_finish.clear()
+    start = asyncio.create_task(engine.lifecycle.ensure_ready())
+    await engine.reach(lambda state: state.state is State.STARTING)
+    await engine.lifecycle.restart(end_nothing)
+    engine.may_finish.set()
+    await start
+    assert engine.lifecycle.state.state is State.READY
+
+
+async def test_who_waits_for_a_start_asks_again_when_it_has_to_make_way(engine: Engine) -> None:
+    engine.may_finish.clear()
+    start = asyncio.create_task(engine.lifecycle.ensure_ready())
+    await engine.reach(lambda state: state.state is State.STARTING)
+    await engine.lifecycle.stop("Stopped to make room for another.")
+    engine.may_finish.set()
+    await start
+    assert engine.lifecycle.is_up
+
+
+async def test_a_death_between_the_ready_ack_and_our_hearing_of_it_is_not_missed(engine: Engine) -> None:
+    async def launch() -> None:
+        await engine.launch()
+        if engine.launches == 1:
+            lifecycle.died(DIED)
+            await asyncio.sleep(0)  # it is heard of before the launch returns
+
+    lifecycle = Lifecycle("test", engine.recorder, launch)
+    await lifecycle.ensure_ready()
+    assert engine.launches == 2
+    assert lifecycle.state.state is State.READY
+
+
+async def test_a_machine_without_room_for_a_process_is_told_in_words(engine: Engine) -> None:
+    engine.errors = [OSError(28, "No space left on device")]
+    with pytest.raises(EngineUnavailable, match=r"could not be started: .* No space left on device"):
+        await engine.lifecycle.ensure_ready()
+    assert engine.lifecycle.state.state is State.UNAVAILABLE

@@ -5,18 +5,17 @@ The model's words are one token each, so lengths are exact: ``" a b c d"`` is fo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from backends.base import ControlAction
-from backends.errors import EngineDied, InvalidRequest, NothingToStep
+from backends.errors import InvalidRequest, NothingToStep
 from backends.generate.engine import GenerateEngine
-from backends.records import EngineState, FinishReason, Phase, State, TokenEmitted
+from backends.records import FinishReason, Phase, TokenEmitted
 from backends.settings import Settings
-from tests.engine_harness import PATIENCE, Client, Watch, held, press_step, request, run, started
+from tests.engine_harness import Client, Watch, held, press_step, request, run, started
 from tests.tiny_models import make_tiny_model
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -269,28 +268,6 @@ async def test_a_step_needs_a_pause_and_something_to_compute(engine: GenerateEng
 
 
 @pytest.mark.parametrize("mode", ["sequential", "static"])
-async def test_a_killed_worker_fails_everyone_in_flight_and_comes_back(
-    engine: GenerateEngine, mode: str
-) -> None:
-    clients = await held(engine, request("A", mode=mode), request("B", mode=mode))
-    watch = Watch(engine)
-    await press_step(engine, watch)
-    last_step_id = watch.steps[-1].step_id
-    await engine.control(ControlAction.KILL_WORKER)
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*(client.task for client in clients))
-    assert [type(client.error) for client in clients] == [EngineDied, EngineDied]
-    await watch.until(lambda: engine.state.state is State.PAUSED)
-    states = [record.state for record in watch.records if isinstance(record, EngineState)]
-    assert State.CRASHED in states
-    assert State.RESTARTING in states
-    again = Client(engine, request("C", max_tokens=1))
-    await watch.until(lambda: engine.has_work())
-    assert len(watch.steps) == 1, "the new worker is paused, as the old one was"
-    await run(engine, again)
-    assert watch.steps[-1].step_id == last_step_id + 1
-
-
 async def test_a_static_batch_refuses_a_seed_by_name(engine: GenerateEngine) -> None:
     watch = Watch(engine)
     with pytest.raises(InvalidRequest, match="static batch cannot honour seed") as refusal:

@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 
 from backends.base import ControlAction
-from backends.errors import EngineDied, InvalidRequest, MisdeliveredResult, NothingToStep, Overloaded
+from backends.errors import InvalidRequest, MisdeliveredResult, NothingToStep, Overloaded
 from backends.naive.engine import NaiveEngine
 from backends.naive.messages import StepResult
-from backends.records import EngineState, FinishReason, Phase, State
+from backends.records import FinishReason, Phase, State
 from backends.settings import Settings
 from tests.engine_harness import PATIENCE, Client, Watch, held, press_step, request, run, started
 from tests.tiny_models import make_tiny_model
@@ -168,24 +168,6 @@ async def test_a_visitor_who_leaves_takes_all_own_requests_along_and_no_others(e
     await run(engine, other, *mine)
     assert [len(client.tokens) for client in mine] == [0, 0]
     assert len(other.tokens) == 5
-
-
-async def test_a_killed_worker_fails_everyone_in_flight_and_comes_back(engine: NaiveEngine) -> None:
-    clients = await held(engine, request("A"), request("B", stream=False))
-    watch = Watch(engine)
-    await press_step(engine, watch)
-    await engine.control(ControlAction.KILL_WORKER)
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*(client.task for client in clients))
-    assert [type(client.error) for client in clients] == [EngineDied, EngineDied]
-    await watch.until(lambda: engine.state.state is State.PAUSED)
-    states = [record.state for record in watch.records if isinstance(record, EngineState)]
-    assert [state for i, state in enumerate(states) if not i or states[i - 1] is not state] == [
-        State.CRASHED, State.RESTARTING, State.PAUSED
-    ]  # fmt: skip
-    again = Client(engine, request("C"))
-    await run(engine, again)
-    assert len(again.tokens) == 5
 
 
 async def test_a_restart_by_hand_brings_a_new_worker(engine: NaiveEngine) -> None:

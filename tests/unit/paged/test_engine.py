@@ -6,7 +6,6 @@ has 24 blocks of 4 slots, so it runs out when four texts grow beyond 24 tokens e
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,12 +13,12 @@ import pytest_asyncio
 
 from backends.base import ControlAction
 from backends.books import books_of
-from backends.errors import EngineDied, InvalidRequest
+from backends.errors import InvalidRequest
 from backends.paged.engine import PagedEngine
-from backends.records import FinishReason, KVChanged, Phase, State, TokenEmitted
+from backends.records import FinishReason, KVChanged, Phase, TokenEmitted
 from backends.settings import Settings
 from backends.snapshot import SnapshotBuilder
-from tests.engine_harness import PATIENCE, Client, Watch, held, press_step, request, run, started
+from tests.engine_harness import Client, Watch, held, press_step, request, run, started
 from tests.tiny_models import make_tiny_model
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -251,20 +250,3 @@ async def test_what_the_pool_could_never_hold_is_refused_with_the_limit(engine: 
     last = Client(engine, request("B", " a" * (limit - 3), max_tokens=90))
     await run(engine, last)
     assert len(last.tokens) == 3
-
-
-async def test_a_killed_worker_fails_everyone_in_flight_and_comes_back_with_an_empty_pool(
-    engine: PagedEngine,
-) -> None:
-    clients = await held(engine, request("A"), request("B"))
-    watch = Watch(engine)
-    await press_step(engine, watch)
-    await engine.control(ControlAction.KILL_WORKER)
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*(client.task for client in clients))
-    assert [type(client.error) for client in clients] == [EngineDied, EngineDied]
-    await watch.until(lambda: engine.state.state is State.PAUSED)
-    again = Client(engine, request("C"))
-    await run(engine, again)
-    assert len(again.tokens) == 5
-    assert watch.steps[-1].step_id == watch.steps[0].step_id + 5, "steps are counted on"
