@@ -67,11 +67,11 @@ class ModelExecutor:
 
     def execute_batch(self, sequences: list[Sequence]) -> Iterator[StepResult]:
         """Whole answers: the same batch, step after step, until the caller has marked every
-        sequence done. Those done early are computed again and again, for nothing; only aborted
-        ones are left out. Each ``next`` waits like ``execute_forward_batch``.
+        sequence done. Those done early are computed again and again, for nothing; only those that
+        have left are not. Each ``next`` waits like ``execute_forward_batch``.
         """
-        while not all(sequence.done or sequence.aborted for sequence in sequences):
-            batch = [sequence for sequence in sequences if not sequence.aborted]
+        while not all(sequence.done or sequence.left for sequence in sequences):
+            batch = [sequence for sequence in sequences if not sequence.left]
             yield self.execute_forward_batch(batch, self._whole_answer_lag)
 
     def deliver(self, result: StepResult) -> None:

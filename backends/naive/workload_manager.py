@@ -44,6 +44,9 @@ class Sequence:
     """Tokens that whoever asked has not been given: a whole answer's, until its batch is done."""
     finish_reason: FinishReason | None = None
     aborted: bool = False
+    """Nobody waits for it any more; a step may be under way with it."""
+    left: bool = False
+    """It is out of its batch: never changes while that is in a step."""
 
     @property
     def done(self) -> bool:
@@ -111,6 +114,8 @@ class WorkloadManager:
             may_leave = is_streaming or all(sequence.done for sequence in wanted)
             leaving = [sequence for sequence in wanted if sequence.done and may_leave]
             active[:] = [sequence for sequence in wanted if sequence not in leaving]
+            for sequence in aborted:
+                sequence.left = True
             return leaving, aborted
 
     def drop(self, sequence_id: str) -> bool:
@@ -127,6 +132,7 @@ class WorkloadManager:
                         sequence.aborted = True
                         if is_streaming in self._stepping:
                             return False
+                        sequence.left = True
                         active.remove(sequence)
                         return True
             return True

@@ -15,7 +15,7 @@ import pytest
 from backends.errors import EngineDied
 from backends.naive.messages import ForwardBatch, RowResult, StepResult
 from backends.naive.model_executor import ModelExecutor
-from backends.naive.workload_manager import Sequence
+from backends.naive.workload_manager import Sequence, WorkloadManager
 from backends.records import FinishReason
 from backends.settings import ResultRouting
 from tests.unit.naive.sequences import sequence
@@ -149,9 +149,22 @@ def test_whole_answers_keep_a_finished_row_in_the_batch_until_the_last_is_done()
     assert next(steps, None) is None
 
 
-def test_an_aborted_row_is_left_out_of_the_next_step() -> None:
-    a, b = sequence("A"), sequence("B")
-    steps = batches_of([a, b])
-    assert next(steps) == ["A", "B"]
-    a.aborted = True
+def test_a_row_that_is_aborted_once_its_batch_is_made_is_in_that_step_and_in_no_later_one() -> None:
+    manager = WorkloadManager()
+    for each in (sequence("A"), sequence("B")):
+        manager.add_request(each)
+    steps = batches_of(manager.get_next_batch())
+    assert not manager.drop("A"), "the worker is about to get it"
+    assert next(steps) == ["A", "B"], "the batch that is waited for"
+    manager.end_step(is_streaming=False)
     assert next(steps) == ["B"]
+
+
+def test_a_batch_that_is_aborted_whole_once_it_is_made_still_has_its_step() -> None:
+    manager = WorkloadManager()
+    manager.add_request(sequence("A"))
+    steps = batches_of(manager.get_next_batch())
+    manager.drop("A")
+    assert next(steps, None) == ["A"]
+    manager.end_step(is_streaming=False)
+    assert next(steps, None) is None
