@@ -65,14 +65,21 @@ class RemoteBackend:
         return self._state
 
     async def start(self) -> None:
-        """Raises ``EngineUnavailable`` as long as no server is up; they are asked again meanwhile."""
+        """Raises ``EngineUnavailable`` as long as no server is up; they are asked again meanwhile.
+        ``EngineDied`` when it is stopped meanwhile."""
         fleet = self._fleet or self._open(State.STARTING)
         await fleet.settle()
+        while fleet is not self._fleet:  # connected anew meanwhile
+            if self._fleet is None:
+                raise EngineDied(f"{self.info.title} was stopped.")
+            fleet = self._fleet
+            await fleet.settle()
         if not fleet.up:
             raise EngineUnavailable(fleet.problem or f"{self.info.title} was stopped.")
 
     async def stop(self) -> None:
-        await self._close(EngineDied("The server is shutting down."))
+        fleet, self._fleet = self._fleet, None
+        await self._close(fleet, EngineDied("The server is shutting down."))
         self._say(State.IDLE)
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[TokenChunk, None]:
@@ -109,12 +116,14 @@ class RemoteBackend:
         """Restart: end what is in flight, forget what is known of the servers and ask them anew."""
         if action is not ControlAction.RESTART:
             raise InvalidRequest(f"{self.info.title} has no {action}.", field="action")
-        await self._close(EngineDied(f"{self.info.title} was connected anew."))
-        self._open(State.RESTARTING)
+        fleet = self._fleet
+        self._open(State.RESTARTING)  # first, so that whoever comes meanwhile does not open a second one
+        await self._close(fleet, EngineDied(f"{self.info.title} was connected anew."))
 
     # Servers that come and go
 
     def _open(self, state: State) -> Fleet:
+        self._header = None
         self._say(state)
         addresses = self.settings.remote_url
         clients = [
@@ -130,8 +139,8 @@ class RemoteBackend:
         self._fleet.open()
         return self._fleet
 
-    async def _close(self, error: EngineDied) -> None:
-        fleet, self._fleet, self._header = self._fleet, None, None
+    async def _close(self, fleet: Fleet | None, error: EngineDied) -> None:
+        """With all that is in flight now."""
         await self._in_flight.fail_all(error)
         if fleet is not None:
             await fleet.close()

@@ -103,6 +103,9 @@ class Fleet:
         self._watchers = [asyncio.create_task(self._watch(server)) for server in self.servers]
 
     async def close(self) -> None:
+        """Who waits in ``settle`` waits no longer."""
+        for server in self.servers:
+            server.was_asked.set()
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -128,7 +128,10 @@ class RemoteServer(ABC):
 
     async def _post(self, request: Request) -> Response:
         self.headers.append(dict(request.headers))
-        body = await request.json()
+        try:
+            body = await request.json()
+        except ClientDisconnect:
+            return Response(status_code=499)
         self.asked.append(body)
         self._news.set()
         if self.refusals:

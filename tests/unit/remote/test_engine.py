@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from backends.base import ControlAction
@@ -406,6 +407,41 @@ async def test_a_restart_asks_the_servers_anew_and_ends_what_is_in_flight() -> N
         assert isinstance(client.error, EngineDied)
         await reaches(engine, State.READY)
         assert len(records_of(engine.recorder, TraceHeader)) == 2
+
+
+class Speechless(Vllm):
+    """Says what it is when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_say = asyncio.Event()
+
+    async def _get(self, request: Request) -> Response:
+        await self.may_say.wait()
+        return await super()._get(request)
+
+
+async def test_who_waits_for_a_server_waits_on_when_it_is_connected_anew() -> None:
+    server = Speechless()
+    async with running(server) as address, remote(address) as engine:
+        client = Client(engine, chat(max_tokens=9))
+        await reaches(engine, State.STARTING)
+        await engine.control(ControlAction.RESTART)
+        server.may_say.set()
+        await client.task
+        assert client.error is None
+        assert client.text == "".join(WORDS)
+
+
+async def test_who_waits_for_a_server_is_told_when_the_engine_is_stopped() -> None:
+    server = Speechless()
+    async with running(server) as address, remote(address) as engine:
+        client = Client(engine, chat())
+        await reaches(engine, State.STARTING)
+        await engine.stop()
+        await client.task
+        assert isinstance(client.error, EngineDied)
+        server.may_say.set()
 
 
 @pytest.mark.parametrize(
