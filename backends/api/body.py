@@ -8,8 +8,10 @@ from typing import Annotated, Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import Field
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
+from backends.api.disconnect import ClientGone
 from backends.api.errors import BodyTooLarge, NotJson
 from backends.errors import InvalidRequest
 
@@ -54,15 +56,18 @@ def encodable(text: str) -> str:
 
 async def _read(request: Request, limit: int) -> bytes:
     """The whole body. What exceeds the limit is read and thrown away, so that a client gets to see
-    the answer; one that goes on even then is cut off."""
+    the answer; one that goes on even then is cut off. Raises ``ClientGone``."""
     body = bytearray()
     num_bytes = 0
-    async for part in request.stream():
-        num_bytes += len(part)
-        if num_bytes <= limit:
-            body += part
-        elif num_bytes > limit * CUT_OFF:
-            break
+    try:
+        async for part in request.stream():
+            num_bytes += len(part)
+            if num_bytes <= limit:
+                body += part
+            elif num_bytes > limit * CUT_OFF:
+                break
+    except ClientDisconnect:
+        raise ClientGone from None
     if num_bytes > limit:
         raise BodyTooLarge(f"The body has {num_bytes:,} bytes or more; the limit is {limit:,}.")
     return bytes(body)
