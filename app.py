@@ -133,12 +133,13 @@ def create_app(
         for task in preloading:
             task.cancel()
         await registry.stop()
+        count_the_rest()
         if archive is not None:
             await archive.close()
 
     visitors = Visitors(settings)
     app = FastAPI(title="Servescope", lifespan=lifespan, docs_url=None, redoc_url=None)
-    include_routes(
+    count_the_rest = include_routes(
         app,
         registry,
         settings,
@@ -188,6 +189,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
     return uvicorn.Config(
         app,
+        log_config=None,  # its lines are the log's; what was asked for has a line of ours
         log_level="warning",
         root_path=settings.root_path,
         proxy_headers=bool(settings.trusted_proxies),
@@ -201,9 +203,11 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 def main() -> None:
     """Serve until Ctrl-C."""
+    from backends import logs
     from backends.settings import parse_settings
 
     settings = parse_settings()
+    logs.configure(settings.log_level, settings.log_format)
     shelf = open_shelf(settings)
     registry = build_registry(settings)
     archive = open_archive(settings, registry)

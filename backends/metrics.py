@@ -118,6 +118,18 @@ class RequestTimeline(msgspec.Struct, kw_only=True):
         return self.token_times[0] - self.arrived.time if self.token_times else None
 
     @property
+    def prefill_time(self) -> float | None:
+        """First scheduled to first token; preempted before that, the wait is in it."""
+        if self.first_scheduled_time is None or not self.token_times:
+            return None
+        return self.token_times[0] - self.first_scheduled_time
+
+    @property
+    def decode_time(self) -> float | None:
+        """First to last token so far."""
+        return self.token_times[-1] - self.token_times[0] if self.token_times else None
+
+    @property
     def itl(self) -> list[float]:
         """Gaps between consecutive arrivals, zeros kept: n - 1 values where each token came by itself."""
         return [later - earlier for earlier, later in pairwise(self.token_times)]

@@ -130,6 +130,10 @@ class Settings(BaseSettings):
     instructor_key: str | None = Field(
         None, min_length=8, repr=False, description="key for pause, step, speed, restart, kill"
     )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least level of the log, on stderr: info has a line as a request arrives and ends"
+    )
+    log_format: Literal["logfmt", "json"] = Field("logfmt", description="a line of the log")
     lang: Literal["auto", "en", "ko"] = Field("auto", description="language of the page")
     result_routing: Literal["shared", "per_call"] = Field(
         "per_call", description="naive: how results find their call"

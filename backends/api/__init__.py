@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastapi import FastAPI
 
 from backends.api import (
@@ -19,11 +21,13 @@ from backends.api import (
     workloads,
 )
 from backends.api.errors import add_error_handlers
+from backends.api.event_log import EventLog
 from backends.api.feed import Hub
 from backends.api.presence import GRACE, Presence
 from backends.api.prometheus import PrometheusMetrics
 from backends.archive import Archive
 from backends.lessons.ground import MakeEngine
+from backends.records import AnyRecord
 from backends.registry import Registry
 from backends.settings import Settings
 from backends.shelf import Shelf
@@ -41,8 +45,10 @@ def include_routes(
     shelf: Shelf | None = None,
     archive: Archive | None = None,
     visitors: Visitors | None = None,
-) -> None:
+) -> Callable[[], None]:
     """Add all routes and error handlers; the feeds run as long as the app's lifespan.
+
+    Returns what counts and logs the last records, to be called once the engines have stopped.
 
     ``make_engine``: builds the private engines of experiments.
     ``visitor_grace``: seconds after which the requests of a visitor who has left are aborted.
@@ -52,8 +58,14 @@ def include_routes(
     """
     shelf = shelf or Shelf()
     visitors = visitors or Visitors(settings)
-    metrics = PrometheusMetrics()
-    hub = Hub(registry, metrics.observe)
+    log = EventLog()
+    metrics = PrometheusMetrics(on_end=log.ended)
+
+    def observe(backend: str, record: AnyRecord) -> None:
+        log.observe(backend, record)
+        metrics.observe(backend, record)
+
+    hub = Hub(registry, observe)
     races = Races()
     presence = Presence(races, registry, grace=visitor_grace)
     add_error_handlers(app)
@@ -69,3 +81,4 @@ def include_routes(
     app.include_router(join.create_router(settings))
     app.include_router(traces.create_router(shelf))
     app.include_router(lessons.create_router(registry, settings, make_engine, shelf, visitors))
+    return hub.advance

@@ -109,6 +109,8 @@ class Hub:
     def __init__(self, registry: Registry, observe: Observer) -> None:
         self._registry = registry
         self._observe = observe
+        self.has_stopped = False
+        """The ticker has failed: nothing moves on any more."""
         self.tick = asyncio.Event()
         """Set at the next tick, which puts a fresh one in its place: take it, look for a frame,
         and only then wait."""

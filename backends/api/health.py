@@ -6,11 +6,13 @@ import platform
 from importlib.metadata import version
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from backends.api.feed import Hub
+from backends.api.problems import problems_of, record_problem
 from backends.api.prometheus import PrometheusMetrics
 from backends.archive import Archive
 from backends.base import Backend
@@ -27,15 +29,17 @@ def create_router(
 
     @router.get("/health")
     async def health() -> Response:
-        """200 while this process lives, whatever the engines do."""
+        """200 while this process lives, whatever the engines do; ``problems`` names what is wrong."""
         backends = {
             backend.info.name: _describe(backend, hub.feeds[backend.info.name].num_viewers)
-            | {"record_problem": None if archive is None else archive.problem(backend.info.name)}
+            | {"record_problem": record_problem(backend, archive)}
             for backend in registry
         }
+        problems = list(problems_of(registry, hub, archive))
         return JSONResponse(
             {
-                "status": "ok",
+                "status": "degraded" if problems else "ok",
+                "problems": msgspec.to_builtins(problems),
                 "default": registry.default if registry.names else None,
                 "backends": backends,
                 "versions": versions,
@@ -45,7 +49,8 @@ def create_router(
     @router.get("/metrics")
     async def prometheus() -> Response:
         """Text for Prometheus; every metric has the label ``backend``."""
-        return Response(metrics.render(hub.feeds), media_type=CONTENT_TYPE_LATEST)
+        wrong = [problem.backend for problem in problems_of(registry, hub, archive) if problem.backend]
+        return Response(metrics.render(hub.feeds, wrong), media_type=CONTENT_TYPE_LATEST)
 
     return router
 

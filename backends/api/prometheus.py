@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from backends.api.feed import Feed
+from backends.api.histograms import Histograms
 from backends.api.server_metrics import ServerMetrics
 from backends.metrics import RequestTimeline, TimelineReducer
 from backends.records import (
     AnyRecord,
+    EngineState,
     Exposure,
     QueueSample,
     RequestArrived,
     RequestFinished,
+    ScheduledRow,
     State,
     StepRecord,
     TokenEmitted,
 )
 
-SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-LONG = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 120.0, 300.0)
+OnEnd = Callable[[str, RequestTimeline], None]
+"""Called with the backend's name and the whole life of a request that has ended."""
 
 
 class PrometheusMetrics:
     """All metrics of one server; each has the label ``backend``."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_end: OnEnd = lambda backend, timeline: None) -> None:
+        self._on_end = on_end
         self._reducers: defaultdict[str, TimelineReducer] = defaultdict(TimelineReducer)
         self._num_misdelivered: defaultdict[str, int] = defaultdict(int)
         self._exposed: set[tuple[Gauge, str]] = set()
         self._registry = CollectorRegistry()
         self._servers = ServerMetrics()
         self._registry.register(self._servers)
+        self._histograms = Histograms(self._registry)
         self._add_counters()
-        self._add_histograms()
         self._add_gauges()
 
     def _add_counters(self) -> None:
@@ -49,23 +55,20 @@ class PrometheusMetrics:
         self._padding = self._counter("padding_tokens", "Padding that went through the model.")
         self._pairs = self._counter("attention_pairs", "Query-key pairs, padding not counted.")
         self._preemptions = self._counter("preemptions", "Requests whose blocks were taken back.")
+        self._cached = self._counter("prompt_tokens_cached", "Prompt tokens found by prefix caching.")
+        self._crashes = self._counter("engine_crashes", "Times that an engine's process died.")
+        self._zero_gaps = self._counter("itl_zero_gaps", "Gaps of zero: tokens that came together.")
         self._misdelivered = self._counter("misdelivered_results", "Results that reached another call.")
-
-    def _add_histograms(self) -> None:
-        self._ttft = self._histogram("ttft_seconds", "Arrival to first token.", LONG)
-        self._itl = self._histogram("itl_seconds", "Gap between two consecutive tokens.", SHORT)
-        self._zero_gaps = self._counter("itl_zero_gaps", "Those of zero: tokens that came together.")
-        self._e2e = self._histogram("e2e_seconds", "Arrival to last token, of requests that ran out.", LONG)
-        self._queue_time = self._histogram("queue_time_seconds", "Arrival to first scheduled.", LONG)
-        self._step_time = self._histogram("step_seconds", "Duration of a forward pass.", SHORT)
 
     def _add_gauges(self) -> None:
         self._depth = self._gauge("queue_depth", "Depth of a queue on a token's way.", "queue")
         self._in_flight = self._gauge("requests", "Requests in flight, by status.", "status")
         self._free_blocks = self._gauge("kv_free_blocks", "Free KV-cache blocks.")
+        self._kv_usage = self._gauge("kv_usage", "Share of the KV-cache blocks that requests hold, 0 to 1.")
         self._reserved = self._gauge("kv_reserved_slots", "KV slots set aside for requests in flight.")
         self._filled = self._gauge("kv_filled_slots", "KV slots of theirs that hold K and V.")
         self._viewers = self._gauge("viewers", "Open connections to the live feed.")
+        self._problems = self._gauge("problems", "Things that are wrong; /health names them.")
         self._up = self._gauge("engine_up", "1 while the engine takes requests (ready or paused).")
 
     # Record by record
@@ -89,6 +92,8 @@ class PrometheusMetrics:
                 reducer.forget(record.request_id)
             case QueueSample():
                 self._queues(backend, record)
+            case EngineState():
+                self._crashes.labels(backend).inc(record.state is State.CRASHED)
             case _:
                 reducer.apply(record)
 
@@ -98,10 +103,11 @@ class PrometheusMetrics:
             for row in step.rows
             if (timeline := reducer.timelines.get(row.request_id)) and timeline.first_scheduled_time is None
         ]
+        first_ids = {timeline.arrived.request_id for timeline in first_scheduled}
         recomputed_before = reducer.total.recomputed_tokens
         reducer.apply(step)
         self._steps.labels(backend).inc()
-        self._step_time.labels(backend).observe(step.duration)
+        self._histograms.step(backend, step)
         self._tokens_computed.labels(backend).inc(sum(row.num_scheduled_tokens for row in step.rows))
         self._recomputed.labels(backend).inc(reducer.total.recomputed_tokens - recomputed_before)
         self._preemptions.labels(backend).inc(len(step.preempted_ids))
@@ -110,26 +116,23 @@ class PrometheusMetrics:
         if step.attention_pairs is not None:
             self._pairs.labels(backend).inc(step.attention_pairs)
         for timeline in first_scheduled:
-            if timeline.queue_time is not None:
-                self._queue_time.labels(backend).observe(timeline.queue_time)
+            self._histograms.scheduled(backend, timeline)
+        self._cached.labels(backend).inc(sum(_found_first(row, first_ids) for row in step.rows))
 
     def _token(self, backend: str, timeline: RequestTimeline | None) -> None:
         self._output_tokens.labels(backend).inc()
         if timeline is None:
             return
-        if len(timeline.token_times) == 1 and timeline.ttft is not None:
-            self._ttft.labels(backend).observe(timeline.ttft)
-        elif len(timeline.token_times) > 1:
-            gap = timeline.token_times[-1] - timeline.token_times[-2]
-            self._itl.labels(backend).observe(gap)
-            self._zero_gaps.labels(backend).inc(gap == 0)
+        self._histograms.token(backend, timeline)
+        if len(timeline.token_times) > 1:
+            self._zero_gaps.labels(backend).inc(timeline.token_times[-1] == timeline.token_times[-2])
 
     def _end(self, backend: str, record: RequestFinished, timeline: RequestTimeline | None) -> None:
         self._finished.labels(backend, record.reason.value).inc()
         if timeline is not None:
             self._count_what_the_server_counted(backend, timeline)
-        if timeline is not None and timeline.is_complete and timeline.e2e is not None:
-            self._e2e.labels(backend).observe(timeline.e2e)
+            self._histograms.ended(backend, timeline)
+            self._on_end(backend, timeline)
 
     def _count_what_the_server_counted(self, backend: str, timeline: RequestTimeline) -> None:
         """Tokens that only the end tells of. A counter cannot take back: chunks without a token stay."""
@@ -154,12 +157,17 @@ class PrometheusMetrics:
 
     # When asked
 
-    def render(self, feeds: dict[str, Feed]) -> bytes:
-        """The text that Prometheus reads; gauges are taken from the head of each recorder."""
+    def render(self, feeds: dict[str, Feed], problems: Iterable[str] = ()) -> bytes:
+        """The text that Prometheus reads; gauges are taken from the head of each recorder.
+
+        ``problems``: the backend of each thing that is wrong.
+        """
+        num_problems = Counts(problems)
         for backend, feed in feeds.items():
             state = feed.recorder.state
             self._up.labels(backend).set(state is not None and state.state in (State.READY, State.PAUSED))
             self._viewers.labels(backend).set(feed.num_viewers)
+            self._problems.labels(backend).set(num_problems[backend])
             self._set_in_flight(backend, feed)
         return generate_latest(self._registry)
 
@@ -176,6 +184,9 @@ class PrometheusMetrics:
             self._in_flight.labels(backend, "waiting").set(len(snapshot.requests) - num_running)
         if snapshot.num_free_blocks is not None:
             self._free_blocks.labels(backend).set(snapshot.num_free_blocks)
+            if header is not None and header.engine.num_blocks is not None:
+                num_blocks = header.engine.num_blocks - (header.engine.null_block is not None)
+                self._kv_usage.labels(backend).set(1 - snapshot.num_free_blocks / num_blocks)
         for gauge, values in (
             (self._reserved, [request.reserved_slots for request in snapshot.requests]),
             (self._filled, [request.filled_slots for request in snapshot.requests]),
@@ -194,5 +205,7 @@ class PrometheusMetrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"servescope_{name}", text, ("backend", *labels), registry=self._registry)
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"servescope_{name}", text, ("backend",), registry=self._registry, buckets=buckets)
+
+def _found_first(row: ScheduledRow, first_ids: Collection[str]) -> int:
+    """Tokens that prefix caching found when the request was scheduled for the first time."""
+    return (row.num_cached_tokens or 0) if row.request_id in first_ids else 0

@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import islice
 
 from fastapi import APIRouter, FastAPI
@@ -47,7 +48,7 @@ def create_router(registry: Registry, hub: Hub, presence: Presence) -> APIRouter
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         ticking = asyncio.create_task(hub.run())
-        ticking.add_done_callback(_report)
+        ticking.add_done_callback(partial(_report, hub))
         yield
         await cancel(ticking)
         await presence.close()
@@ -158,7 +159,8 @@ async def _packed(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield compressor.flush()
 
 
-def _report(ticking: asyncio.Task[None]) -> None:
+def _report(hub: Hub, ticking: asyncio.Task[None]) -> None:
     """The ticker only ends with the server; if it fails, that must not go unseen."""
     if not ticking.cancelled() and ticking.exception() is not None:
+        hub.has_stopped = True
         logger.error("The feeds have stopped", exc_info=ticking.exception())

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from websockets.asyncio.client import ClientConnection, connect
 
 from backends.api import include_routes
+from backends.archive import Archive
 from backends.lessons.ground import MakeEngine
 from backends.recorder import Recorder
 from backends.records import AnyRecord
@@ -50,6 +51,7 @@ async def serving(
     visitor_grace: float = 0.0,
     make_engine: MakeEngine = make_fake,
     shelf: Shelf | None = None,
+    archive: Archive | None = None,
 ) -> AsyncIterator[Served]:
     """Serve these engines until the block ends."""
     backends = backends or (FakeBackend("naive", settings=settings),)
@@ -62,6 +64,7 @@ async def serving(
         make_engine=make_engine,
         visitor_grace=visitor_grace,
         shelf=shelf,
+        archive=archive,
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the server's own

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from backends.api.feed import Feed
 from backends.api.prometheus import PrometheusMetrics
+from backends.archive import Archive
 from backends.recorder import Recorder
-from backends.records import AnyRecord, Exposure, FinishReason, KVDelta, RequestFinished, State
+from backends.records import AnyRecord, EngineConfig, Exposure, FinishReason, KVDelta, RequestFinished, State
 from tests import factories as make
 from tests.api.serving import recorded, serving, text_until
 from tests.fakes import FakeBackend
@@ -52,6 +54,32 @@ async def test_an_engine_that_cannot_run_says_why_and_the_server_is_well() -> No
         "torch is not installed.",
     )
     assert backends["naive"]["state"] == "idle"
+
+
+async def test_a_health_answer_names_what_is_wrong_and_metrics_count_it(tmp_path: Path) -> None:
+    broken = FakeBackend("generate", unavailable="torch is not installed.")
+    naive = FakeBackend()
+    archive = Archive(tmp_path / "gone", [naive.recorder, broken.recorder])
+    archive.start()
+    async with serving(naive, broken, archive=archive) as server, server.client() as client:
+        before = (await client.get("/health")).json()
+        await client.post("/generate?backend=generate", json={"prompt": "a"})
+        await server.naive.start()
+        async with asyncio.timeout(20):
+            while archive.problem("naive") is None:
+                await asyncio.sleep(0.01)  # it writes in a thread of its own, which tells nobody
+        after = (await client.get("/health")).json()
+        values = samples((await client.get("/metrics")).content)
+    await archive.close()
+
+    assert (before["status"], before["problems"]) == ("ok", [])
+    assert after["status"] == "degraded"
+    assert after["problems"] == [
+        {"backend": "naive", "code": "recording_failed", "message": "No such file or directory"},
+        {"backend": "generate", "code": "engine_unavailable", "message": "torch is not installed."},
+    ]
+    assert after["backends"]["naive"]["record_problem"] == "No such file or directory"
+    assert (values["servescope_problems", "naive"], values["servescope_problems", "generate"]) == (1, 1)
 
 
 async def test_the_versions_of_the_server_and_the_default_are_told() -> None:
@@ -122,6 +150,37 @@ def test_latencies_are_those_of_the_records() -> None:
     assert values["servescope_ttft_seconds_sum", "paged"] == 2.0
     assert values["servescope_itl_seconds_sum", "paged"] == 2.0
     assert values["servescope_e2e_seconds_sum", "paged"] == 4.0
+
+
+def test_of_each_request_there_are_tokens_phases_and_preemptions_and_of_each_step_its_batch() -> None:
+    kv = KVDelta(num_free=3)
+    values = metrics_of(
+        make.header("paged", engine=EngineConfig(num_blocks=12, block_size=4)),
+        make.arrived("a", time=10.0, num_prompt_tokens=4),
+        make.step(0, [make.row("a", 2, computed=2, num_cached_tokens=2)], start_time=11.0, kv=kv),
+        make.token("a", 0, 12.0),
+        make.step(1, [], preempted_ids=["a"], waiting_ids=["a"]),
+        make.token("a", 1, 12.5),
+        make.token("a", 2, 14.0),
+        make.finished("a"),
+    )
+
+    assert values["servescope_prefill_seconds_sum", "paged"] == 1.0
+    assert values["servescope_decode_seconds_sum", "paged"] == 2.0
+    assert values["servescope_tpot_seconds_sum", "paged"] == 1.0
+    assert values["servescope_request_prompt_tokens_sum", "paged"] == 4
+    assert values["servescope_request_output_tokens_sum", "paged"] == 3
+    assert values["servescope_request_preemptions_sum", "paged"] == 1
+    assert values["servescope_prompt_tokens_cached_total", "paged"] == 2
+    assert values["servescope_step_tokens_sum", "paged"] == 2
+    assert values["servescope_step_requests_count", "paged"] == 2
+    assert values["servescope_step_waiting_sum", "paged"] == 1
+    assert values["servescope_kv_usage", "paged"] == 0.75
+
+
+def test_a_crash_is_counted() -> None:
+    states = [make.state(state) for state in (State.READY, State.CRASHED, State.RESTARTING)]
+    assert metrics_of(*states)["servescope_engine_crashes_total", "paged"] == 1
 
 
 def test_an_aborted_request_has_a_reason_and_no_e2e() -> None:

@@ -1,0 +1,80 @@
+"""The log has each request's arrival and end, and no word of what was asked or answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from backends.logs import EventFormatter
+from backends.records import RequestArrived, RequestFinished
+from tests.api.serving import Served, recorded, serving, text_until
+
+MARKER = "xylophone"
+
+
+def events(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    return [record.fields for record in caplog.records if record.msg == event]  # type: ignore[attr-defined]
+
+
+async def ask_in_every_way(server: Served) -> None:
+    """Whole, streamed, by the other API, given up, and refused."""
+    prompt = f"{MARKER} {MARKER}"
+    async with server.client() as client:
+        await client.post("/generate", json={"prompt": prompt})
+        await client.post("/generate_stream", json={"prompt": prompt})
+        messages = [{"role": "user", "content": prompt}]
+        await client.post("/v1/chat/completions", json={"model": "naive", "messages": messages})
+        await client.post("/v1/completions", json={"model": "naive", "prompt": prompt, "seed": MARKER})
+        await client.post("/generate", json={"prompt": prompt, "max_tokens": 0, MARKER: 1})
+        server.naive.gate.pause()
+        leaving = asyncio.create_task(client.post("/generate", json={"prompt": prompt}))
+        await recorded(server.naive.recorder, RequestArrived, 4)
+        leaving.cancel()
+        await recorded(server.naive.recorder, RequestFinished, 4)
+
+
+async def test_each_request_has_one_line_as_it_arrives_and_one_as_it_ends_and_no_text_is_in_any(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "backends")
+    async with serving() as server, server.feed("?backend=naive") as feed:
+        await ask_in_every_way(server)
+        await text_until(feed, '"finished"', times=4)
+        entries = server.naive.recorder.since(0)
+
+    arrived = [e.record for e in entries if isinstance(e.record, RequestArrived)]
+    assert [line["request_id"] for line in events(caplog, "arrived")] == [r.request_id for r in arrived]
+    finished = events(caplog, "finished")
+    assert {line["request_id"] for line in finished} == {record.request_id for record in arrived}
+    assert [line["reason"] for line in finished].count("abort") == 1
+    assert len(finished) == 4
+    for line in finished:
+        assert line["backend"] == "naive"
+        assert line["total_s"] >= 0
+        if line["reason"] == "length":
+            assert 0 <= line["queue_s"] <= line["ttft_s"] <= line["e2e_s"] <= line["total_s"]
+            assert line["output_tokens"] > 0
+    for record in caplog.records:
+        for layout in ("logfmt", "json"):
+            assert MARKER not in EventFormatter(layout).format(record)  # type: ignore[arg-type]
+    assert caplog.records
+
+
+async def test_a_crash_is_an_error_with_its_reason_and_progress_makes_no_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "backends")
+    async with serving() as server, server.feed("?backend=naive") as feed:
+        await server.naive.start()
+        server.naive.die("The worker was killed.")
+        await text_until(feed, '"ready"', times=2)
+
+    told = [(record.levelname, record.fields["state"]) for record in caplog.records]  # type: ignore[attr-defined]
+    assert told[:6] == [
+        ("INFO", "idle"), ("INFO", "starting"), ("INFO", "ready"),
+        ("ERROR", "crashed"), ("INFO", "restarting"), ("INFO", "ready"),
+    ]  # fmt: skip
+    assert events(caplog, "engine")[3]["reason"] == "The worker was killed."
