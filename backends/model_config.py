@@ -57,6 +57,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 def read_config(config: Mapping[str, Any], name: str = "", source: str = "config.json") -> ModelFacts:
     """Raises ``InvalidRequest`` for what is no configuration, or of a kind whose memory is counted
     otherwise."""
+    config = {key: value for key, value in config.items() if value is not None}  # null: not said
     for key in SIZES:
         _check_size(key, config.get(key))
     try:

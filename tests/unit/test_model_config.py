@@ -67,6 +67,7 @@ def without(key: str) -> dict[str, Any]:
         ({}, "not a causal language model"),
         (without("hidden_size"), "does not say 'hidden_size'"),
         (without("intermediate_size"), "does not say 'intermediate_size'"),
+        (without("intermediate_size") | {"intermediate_size": None}, "does not say 'intermediate_size'"),
         (LLAMA | {"num_hidden_layers": "many"}, "num_hidden_layers .* it is 'many'"),
         (LLAMA | {"num_hidden_layers": True}, "num_hidden_layers .* it is True"),
         (LLAMA | {"num_attention_heads": 0}, "num_attention_heads .* it is 0"),
