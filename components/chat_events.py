@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -33,6 +34,10 @@ from components.words import word, words
 
 Outputs = tuple[Any, ...]
 """Updates for the log, the input, Send, Stop and the place of the request id, in this order."""
+
+LONGEST_SILENCE = 2.0
+"""Seconds after which the same is said again while an answer waits. A page that has gone without closing its
+feed is missed only then; but each telling costs milliseconds, and many may wait."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +125,19 @@ class ChatEvents:
         request_id = f"chat-{uuid.uuid4().hex}"
         answer = self._answers[session] = Answer(_chunks(request_id, log, asked))
         entry = "" if clear_input else gr.skip()
+        last, silent_until = None, 0.0
         try:
             async with aclosing(answer.updates()) as updates:
                 async for _ in updates:
                     shown = [] if answer.discarded else [*log, *_said(answer, asked)]
-                    yield _outputs(shown, entry, answer.done, request_id)
+                    if shown == last and not answer.done and time.monotonic() < silent_until:
+                        continue
+                    if last is None or answer.done:
+                        yield _outputs(shown, entry, answer.done, request_id)
+                    else:
+                        yield _more(shown, request_id, asked.lang)
                     entry = gr.skip()  # what is typed meanwhile stays
+                    last, silent_until = shown, time.monotonic() + LONGEST_SILENCE
         finally:
             del self._answers[session]
 
@@ -226,6 +238,13 @@ def _outputs(log: Any = None, entry: Any = None, done: bool = True, request_id: 
         gr.update(interactive=not done),
         gr.skip() if request_id is None else request_id,
     )
+
+
+def _more(log: list[Message], request_id: str, lang: str) -> Outputs:
+    """A later update, ten a second for each answer: the buttons are told their words again, which changes
+    nothing. For whatever is an update, be it a skip, Gradio builds the component anew, which takes three
+    times as long as a plain value."""
+    return log, gr.skip(), word(lang, "chat.send"), word(lang, "chat.stop"), request_id
 
 
 def _session(request: gr.Request) -> str:

@@ -33,18 +33,25 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 async def in_turns(server: Server, *, streams: int, viewers: int, turns: int, seconds: float) -> list[Turn]:
-    """A B A B …, each for so many seconds, in one load that does not stop between them."""
+    """A B, B A, A B … each for so many seconds, in one load that does not stop between them: what the machine
+    does beside it, and how that changes, falls on both."""
     measured: list[Turn] = []
     async with http_client(server.address) as client:
         crowd = Crowd(client, server.backend, chats=0, streams=streams)
         asking = asyncio.create_task(crowd.ask_for(2 * turns * (seconds + SETTLING) + SETTLING))
         await asyncio.sleep(SETTLING)
-        for _ in range(turns):
-            measured.append(await _measure(server, 0, seconds))
-            async with room(server, viewers) as watching:
-                measured.append(await _measure(server, viewers, seconds, watching.pid))
+        for pair in range(turns):
+            order = (0, viewers) if pair % 2 == 0 else (viewers, 0)
+            measured += [await _turn(server, count, seconds) for count in order]
         await asking
     return measured
+
+
+async def _turn(server: Server, viewers: int, seconds: float) -> Turn:
+    if viewers == 0:
+        return await _measure(server, 0, seconds)
+    async with room(server, viewers) as watching:
+        return await _measure(server, viewers, seconds, watching.pid)
 
 
 async def _measure(server: Server, viewers: int, seconds: float, client: int | None = None) -> Turn:
@@ -60,17 +67,20 @@ async def _measure(server: Server, viewers: int, seconds: float, client: int | N
 def result(turns: list[Turn], log: EngineLog) -> dict[str, Any]:
     """Tokens a second in each turn, and what share of them is left with viewers, pair by pair."""
     token_times = log.token_times()
-    speeds = [rate_between(token_times, turn.begin, turn.end) for turn in turns]
-    ratios = [with_ / without for without, with_ in zip(speeds[::2], speeds[1::2], strict=True)]
-    web = [turn.web for turn in turns]
-    extra = statistics.mean(web[1::2]) - statistics.mean(web[::2])
+    without = [turn for turn in turns if turn.viewers == 0]
+    watched = [turn for turn in turns if turn.viewers > 0]
+    speeds = [[rate_between(token_times, t.begin, t.end) for t in kind] for kind in (without, watched)]
+    ratios = [with_ / without for without, with_ in zip(*speeds, strict=True)]
+    extra = statistics.mean(t.web for t in watched) - statistics.mean(t.web for t in without)
     return {
-        "viewers": turns[1].viewers,
-        "tokens_a_second_without": speeds[::2],
-        "tokens_a_second_with": speeds[1::2],
+        "viewers": watched[0].viewers,
+        "tokens_a_second_without": speeds[0],
+        "tokens_a_second_with": speeds[1],
         "ratios": ratios,
         "ratio": statistics.median(ratios),
-        "web_cores_for_each_viewer": extra / turns[1].viewers,
+        "ratio_of_all": sum(speeds[1]) / sum(speeds[0]),
+        "web_cores_for_each_viewer": extra / watched[0].viewers,
+        "viewers_own_cores": statistics.mean(turn.client for turn in watched),
         "turns": msgspec.to_builtins(turns),
         "faults": [],
     }
