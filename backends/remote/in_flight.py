@@ -32,6 +32,8 @@ class _Running:
     unended: list[str]
     """Its texts, as the records name them, that have not ended."""
     task: asyncio.Task[None]
+    error: ServescopeError | None = None
+    """Why it is cancelled; ``None`` for an abort."""
 
 
 class RequestsInFlight:
@@ -84,9 +86,9 @@ class RequestsInFlight:
         running = self._running.get(request_id)
         if running is None:
             return
+        running.error = error
         running.task.cancel()
         await asyncio.wait({running.task})
-        self._finish_all(request_id, FinishReason.ERROR if error else FinishReason.ABORT, error)
 
     async def _serve(self, stream: RequestStream, ask: Ask) -> None:
         request_id = stream.request.request_id
@@ -106,8 +108,13 @@ class RequestsInFlight:
             self._finish(request_id, name, last, moment)
 
     def _look_at(self, task: asyncio.Task[None], request_id: str) -> None:
-        """A fault of ours must neither go unseen nor leave anybody waiting."""
-        if not task.cancelled() and (fault := task.exception()) is not None:
+        """Here a cancelled request ends, since whoever cancelled it may have been cancelled as well
+        meanwhile. A fault of ours must neither go unseen nor leave anybody waiting."""
+        if task.cancelled():
+            running = self._running.get(request_id)
+            error = None if running is None else running.error
+            self._finish_all(request_id, FinishReason.ERROR if error else FinishReason.ABORT, error)
+        elif (fault := task.exception()) is not None:
             logger.error("Reading an answer failed", exc_info=fault)
             self._finish_all(request_id, FinishReason.ERROR, ServescopeError("Reading the answer failed."))
 

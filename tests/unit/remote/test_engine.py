@@ -409,6 +409,24 @@ async def test_a_restart_asks_the_servers_anew_and_ends_what_is_in_flight() -> N
         assert len(records_of(engine.recorder, TraceHeader)) == 2
 
 
+async def test_a_request_ends_though_whoever_gave_it_up_is_cancelled_meanwhile() -> None:
+    server = Vllm()
+    server.gate = asyncio.Semaphore(1)
+    async with fronting(server) as engine:
+        watch = Watch(engine)
+        client = Client(engine, chat())
+        await client.receives(1)
+        client.task.cancel()
+        for _ in range(3):  # it comes to wait for the connection to be closed
+            await asyncio.sleep(0)
+            client.task.cancel()
+        await asyncio.gather(client.task, return_exceptions=True)
+        await watch.until(lambda: "r0" in watch.finished())
+        assert watch.finished() == {"r0": FinishReason.ABORT}
+        assert engine._in_flight._running == {}
+        assert engine._in_flight._seats._seat_of == {}
+
+
 class Speechless(Vllm):
     """Says what it is when it may."""
 
