@@ -66,6 +66,8 @@ class Weight(msgspec.Struct, frozen=True):
 
     heap: float
     """MiB of JavaScript's heap."""
+    history: float
+    """The part of it that the page keeps to scrub through, as it counts it itself: it grows to a bound."""
     nodes: int
     """Of the document, those that scripts still hold included."""
     listeners: int
@@ -110,6 +112,7 @@ class LivePage:
         metrics = {metric["name"]: metric["value"] for metric in answer["metrics"]}
         return Weight(
             metrics["JSHeapUsedSize"] / MIB,
+            await self.page.evaluate("window.servescope.store.history.size") / MIB,
             int(metrics["Nodes"]),
             int(metrics["JSEventListeners"]),
             self._memory(),

@@ -115,5 +115,6 @@ def _curves(samples: list[Sample]) -> dict[str, list[tuple[float, float]]]:
         "engine": lambda sample: sample.server.engine_memory,
         "browser, all of it": lambda sample: sample.page.memory,
         "the page's heap": lambda sample: sample.page.heap,
+        "the heap without the history": lambda sample: sample.page.heap - sample.page.history,
     }
     return {name: [(sample.time / 60, of(sample)) for sample in samples] for name, of in holders.items()}
