@@ -43,10 +43,11 @@ test: check tools  ## check, then all tests, or those named in ARGS
 	node --test $(wildcard tests/js/*.test.js tests/js/*.test.mjs)
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(INSTALLED_DEV)  ## format, lint and types, changing nothing
+check: $(INSTALLED_DEV)  ## format, lint, types and known vulnerabilities, changing nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python audit.py
 
 style: $(INSTALLED_DEV)  ## put the format right and fix what can be fixed
 	$(BIN)/ruff format .

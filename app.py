@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SHUTDOWN_PATIENCE = 2
 """Seconds that open connections get to end on Ctrl-C."""
+LARGEST_HEAD = 65_536
+"""Bytes of a request line and its headers."""
 
 
 def build_registry(settings: Settings) -> Registry:
@@ -195,6 +197,8 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=SHUTDOWN_PATIENCE,
+        http="h11",  # bounds what stands before a body, which httptools does not
+        h11_max_incomplete_event_size=LARGEST_HEAD,
         ws="websockets-sansio",
         ws_max_size=65_536,  # viewers have nothing to say
         ws_per_message_deflate=False,  # it would compress each frame once for every viewer

@@ -6,7 +6,11 @@ the first picture is unstyled. So the head goes into the document on its way out
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import re
+from collections.abc import Iterable
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,40 +36,49 @@ LAST = """<link rel="icon" type="image/svg+xml" href="assets/icons/servescope.sv
 <script type="module" src="assets/js/main.js"></script>
 </head>"""
 
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'self' 'unsafe-inline' 'unsafe-eval'",  # Gradio evaluates its templates
-        "img-src 'self' data: blob:",
-        "font-src 'self' data:",
-        "worker-src 'self' blob:",
-        "object-src 'none'",
-        "base-uri 'self'",
-    )
+EMBEDDERS = ("https://huggingface.co",)
+"""Who may show a public page in a frame, as a Space is shown. A page that is not public is in nobody's."""
+
+POLICY = (
+    "default-src 'self'",
+    "script-src 'self' 'unsafe-eval' {inline}",  # Gradio compiles its templates and events where they run
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "font-src 'self' data:",
+    "worker-src 'self' blob:",
+    "object-src 'none'",
+    "base-uri 'self'",
+    "form-action 'self'",
+    "frame-ancestors 'self' {embedders}",
 )
-"""The page asks no other host for anything, and the browser holds it to that."""
+"""The page asks no other host for anything, and the browser holds it to that. Of scripts that stand in the
+document only those run that were in it when it was sent."""
+INLINE_SCRIPT = re.compile(r"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 
 class DocumentHead:
     """ASGI middleware that completes the document at ``/`` and leaves every other answer alone."""
 
-    def __init__(self, app: ASGIApp, lang: str) -> None:
+    def __init__(self, app: ASGIApp, lang: str, *, embeddable: bool = False) -> None:
         self._app = app
         self._lang = lang
+        self._embedders = EMBEDDERS if embeddable else ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET" or not _is_document(scope):
             await self._app(scope, receive, send)
             return
         plain = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
-        await self._app({**scope, "headers": plain}, receive, _Completing(send, self._lang))
+        await self._app({**scope, "headers": plain}, receive, _Completing(send, self._lang, self._embedders))
 
 
 class _Completing:
     """Holds a response back until it is whole, then sends it with our head."""
 
-    def __init__(self, send: Send, lang: str) -> None:
+    def __init__(self, send: Send, lang: str, embedders: tuple[str, ...]) -> None:
         self._send = send
         self._lang = lang
+        self._embedders = embedders
         self._start: Message = {}
         self._body = b""
 
@@ -81,9 +94,10 @@ class _Completing:
             return
         headers = MutableHeaders(scope=self._start)
         if headers.get("content-type", "").startswith("text/html"):
-            self._body = complete(self._body.decode(), self._lang).encode()
+            document = complete(self._body.decode(), self._lang)
+            self._body = document.encode()
             headers["content-length"] = str(len(self._body))
-            headers["content-security-policy"] = CONTENT_SECURITY_POLICY
+            headers["content-security-policy"] = policy_for(document, self._embedders)
         await self._send(self._start)
         await self._send({"type": "http.response.body", "body": self._body})
 
@@ -102,6 +116,14 @@ def complete(document: str, lang: str) -> str:
             )
         document = document.replace(old, new, 1)
     return document
+
+
+def policy_for(document: str, embedders: Iterable[str] = ()) -> str:
+    """The policy under which every script that stands in this document runs, and no other one does."""
+    digests = {hashlib.sha256(script.encode()).digest() for script in INLINE_SCRIPT.findall(document)}
+    inline = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in sorted(digests))
+    filled = (rule.format(inline=inline, embedders=" ".join(embedders)).strip() for rule in POLICY)
+    return "; ".join(filled)
 
 
 def _is_document(scope: Scope) -> bool:

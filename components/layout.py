@@ -53,7 +53,7 @@ def create_page(registry: Registry, settings: Settings, visitors: Visitors) -> g
 def mount_page(app: FastAPI, registry: Registry, settings: Settings, visitors: Visitors) -> FastAPI:
     """Serve the page at ``/`` and its files under ``assets/``. Other routes come before this call."""
     add_static_routes(app)
-    app.add_middleware(DocumentHead, lang=settings.lang)
+    app.add_middleware(DocumentHead, lang=settings.lang, embeddable=settings.public)
     return gr.mount_gradio_app(
         app,
         create_page(registry, settings, visitors),

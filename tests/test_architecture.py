@@ -117,6 +117,12 @@ def test_the_servers_side_of_an_engine_loads_neither_torch_nor_gradio(module: st
 # What the documents name
 
 
+def test_code_that_comes_with_a_model_is_never_run() -> None:
+    """Neither transformers nor vLLM does so unless it is told to."""
+    sources = {module.as_posix(): (ROOT / module).read_text(encoding="utf-8") for module in MODULES}
+    assert [path for path, source in sources.items() if "trust_remote_code" in source] == []
+
+
 def tree_of_readme() -> Iterator[str]:
     """Paths in the README's tree: two spaces of indent a level, a name, then what it is for."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -20,9 +20,11 @@ from backends.api import (
     traces,
     workloads,
 )
+from backends.api.body import CUT_OFF, largest_body
 from backends.api.errors import add_error_handlers
 from backends.api.event_log import EventLog
 from backends.api.feed import Hub
+from backends.api.guard import Guard
 from backends.api.presence import GRACE, Presence
 from backends.api.prometheus import PrometheusMetrics
 from backends.archive import Archive
@@ -69,6 +71,7 @@ def include_routes(
     races = Races()
     presence = Presence(races, registry, grace=visitor_grace)
     add_error_handlers(app)
+    app.add_middleware(Guard, largest_body=CUT_OFF * largest_body(settings.max_model_len))
     app.include_router(teaching.create_router(registry, settings, visitors))
     app.include_router(generate_vllm.create_router(registry, settings, visitors))
     app.include_router(openai.create_router(registry, settings, visitors))

@@ -27,9 +27,14 @@ CUT_OFF = 8
 """Times the limit that a client can send before the connection is closed on it."""
 
 
+def largest_body(max_model_len: int = 0) -> int:
+    """Bytes: room for the longest prompt."""
+    return max(DEFAULT_LIMIT, max_model_len * BYTES_PER_TOKEN)
+
+
 def json_route(max_model_len: int = 0) -> type[APIRoute]:
     """A route class that refuses a body that is too large, not JSON, or not UTF-8."""
-    limit = max(DEFAULT_LIMIT, max_model_len * BYTES_PER_TOKEN)
+    limit = largest_body(max_model_len)
 
     class JsonRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from itertools import groupby
 from typing import Any
 
 import httpx
 import pytest
 
-from backends.api.control import check_key
+from backends.api.control import check_key, holds_key
 from backends.errors import NotAllowed
 from backends.records import EngineState, RequestArrived, StepRecord
 from backends.settings import Settings
@@ -185,6 +186,13 @@ async def test_a_key_that_is_not_ascii_is_compared_too() -> None:
     check_key(Settings(instructor_key="열쇠열쇠열쇠열쇠"), "Bearer 열쇠열쇠열쇠열쇠")
     with pytest.raises(NotAllowed, match="wrong"):
         check_key(with_key(), "Bearer 열쇠")
+
+
+def test_the_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    monkeypatch.setattr(hmac, "compare_digest", lambda *given: bool(compared.append(given)))
+    assert not holds_key(with_key(), f"Bearer {KEY}")
+    assert compared == [(KEY.encode(), KEY.encode())]
 
 
 @pytest.mark.parametrize("open_to_others", [{"host": "0.0.0.0"}, {"public": True}])

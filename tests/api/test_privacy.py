@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import re
-import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -23,15 +21,12 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
-
-from app import ENGINES, create_app, server_config
+from app import ENGINES
 from backends.records import RequestArrived, RequestFinished
-from backends.registry import Registry
 from backends.settings import Settings
+from tests.api.place import Place, place
 from tests.api.serving import recorded
 from tests.fakes import FakeBackend
-from tests.listening import ListeningServer
 
 KEY = "correct horse battery"
 WORD, SALT, VISITOR, SESSION = "apricot7f3a9c41", "salt5b21d7", "adas-page-93d1", "adasession"
@@ -82,49 +77,6 @@ def forms_of(secret: str) -> Iterator[bytes]:
     yield plain[::-1].lower()
     for shift in range(3):  # base64 of a text that has it at any place
         yield base64.b64encode(b"\0" * shift + plain)[4 if shift else 0 : -4].lower()
-
-
-@dataclass
-class Place:
-    """The whole server."""
-
-    address: str
-    routes: list[tuple[str, str]]
-    """Method and path of each, Gradio's with them."""
-    naive: FakeBackend
-
-    def client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=f"http://{self.address}", timeout=20, trust_env=False)
-
-
-@asynccontextmanager
-async def place(settings: Settings) -> AsyncIterator[Place]:
-    """``naive`` says Ada's word in every answer; ``generate`` answers Ben."""
-    naive = FakeBackend("naive", settings=settings, script=lambda index: (" the", f" {WORD}")[index % 2])
-    engines = {"naive": naive, "generate": FakeBackend("generate", settings=settings)}
-    registry = Registry({name: lambda engine=engine: engine for name, engine in engines.items()})
-    app = create_app(settings, registry)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = server_config(app, settings)
-        config.timeout_graceful_shutdown = 1
-        server = ListeningServer(config)
-        running = asyncio.create_task(server.serve([listener]))
-        await server.listening.wait()
-        try:
-            address = f"127.0.0.1:{listener.getsockname()[1]}"
-            yield Place(address, [*routes_of(app.routes)], naive)
-        finally:
-            server.should_exit = True
-            await running
-
-
-def routes_of(routes: Sequence[Any], before: str = "") -> Iterator[tuple[str, str]]:
-    for route in routes:
-        path = before + getattr(route, "path", "")
-        if getattr(route, "routes", None):
-            yield from routes_of(route.routes, path)
-        else:
-            yield from ((method, path) for method in getattr(route, "methods", None) or ())
 
 
 # Ada
@@ -231,20 +183,22 @@ async def test_no_word_and_no_secret_id_of_a_visitor_is_in_any_byte_sent_to_anot
         max_model_len=200, max_tokens=64, public=public, instructor_key=KEY if public else None
     )
     adas, bens = Received(), Received()
-    async with place(settings) as here, here.client() as ada, here.client() as ben:
+    naive = FakeBackend("naive", settings=settings, script=lambda index: (" the", f" {WORD}")[index % 2])
+    engines = naive, FakeBackend("generate", settings=settings)
+    async with place(settings, *engines) as here, here.client() as ada, here.client() as ben:
         endless = [path for _, path in here.routes if any(name in path for name in ENDLESS)]
         reading = [asyncio.create_task(listen(here, ben, path, bens)) for path in endless]
         reading += [asyncio.create_task(watch(here, name, bens)) for name in ("naive", "generate")]
 
-        await here.naive.start()
-        here.naive.gate.pause()
+        await naive.start()
+        naive.gate.pause()
         await join(ada, SESSION, PROMPT, VISITOR, "naive")
         asking = asyncio.gather(read_events(ada, SESSION, adas), ask_over_http(ada, adas))
-        await recorded(here.naive.recorder, RequestArrived, 3)
+        await recorded(naive.recorder, RequestArrived, 3)
         await read_everything(here, ben, bens)  # while she waits; among it he lets the engine go on
-        here.naive.gate.resume()
+        naive.gate.resume()
         await asking
-        await recorded(here.naive.recorder, RequestFinished, 3)
+        await recorded(naive.recorder, RequestFinished, 3)
 
         await join(ben, "bensession", "Hello", "bens-page", "generate")
         await read_events(ben, "bensession", bens)

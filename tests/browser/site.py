@@ -15,7 +15,7 @@ import msgspec
 import uvicorn
 from playwright.async_api import ConsoleMessage, Locator, Page, Request, Response, expect
 
-from app import create_app
+from app import create_app, server_config
 from backends.registry import Registry
 from backends.settings import Settings
 from backends.shelf import Shelf
@@ -111,7 +111,8 @@ async def serving(engines: dict[str, FakeBackend], shelf: Shelf | None = None) -
     registry = Registry({name: lambda engine=engine: engine for name, engine in engines.items()})
     app = create_app(SETTINGS, registry, shelf)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, log_level="warning", ws="websockets-sansio", timeout_graceful_shutdown=1)
+        config = server_config(app, SETTINGS)
+        config.timeout_graceful_shutdown = 1
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listener]))
         try:
