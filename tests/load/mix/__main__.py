@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from backends import logs
 from tests.load.mix.mix import run_mix
 
 
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--visitors", type=int, default=12, help="clients that ask one thing after the other")
     options = parser.parse_args()
+    logs.configure("error", "logfmt")
     with tempfile.TemporaryDirectory() as folder:
         outcome = asyncio.run(
             run_mix(Path(folder), options.minutes * 60, options.seed, num_visitors=options.visitors)
