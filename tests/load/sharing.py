@@ -50,7 +50,7 @@ async def in_turns(server: Server, *, streams: int, viewers: int, turns: int, se
 async def _turn(server: Server, viewers: int, seconds: float) -> Turn:
     if viewers == 0:
         return await _measure(server, 0, seconds)
-    async with room(server, viewers) as watching:
+    async with room(server, viewers, elsewhere=True) as watching:
         return await _measure(server, viewers, seconds, watching.pid)
 
 

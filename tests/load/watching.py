@@ -39,10 +39,12 @@ class Room:
 
 
 @asynccontextmanager
-async def room(server: Server, count: int) -> AsyncIterator[Room]:
-    """``count`` viewers, each with its first frame; ended whatever happens."""
+async def room(server: Server, count: int, *, elsewhere: bool = False) -> AsyncIterator[Room]:
+    """``count`` viewers, each with its first frame; ended whatever happens. ``elsewhere``: their process
+    gives way to all others, as near as can be to one on a machine of its own."""
     file = server.folder / "viewers.msgpack"
     process = await asyncio.create_subprocess_exec(
+        *(("nice", "-n", "19") if elsewhere else ()),
         *(sys.executable, "-m", "tests.load.viewers", server.address, server.backend, str(count), str(file)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
