@@ -126,11 +126,12 @@ class EngineProcess(Generic[Inbound]):
             self._process.kill()
 
     def stop(self) -> None:
-        """Tell the child to go, wait for it, kill it if it does not. Blocks; idempotent."""
+        """Tell the child to go, wait for it, kill it if it does not. Blocks; idempotent. A child that is
+        not there yet, since what it begins with is being imported, is not waited for: it ends at birth."""
         self._stopping.set()
         with contextlib.suppress(EngineDied):
             self._send_bytes(STOP)
-        if self._reader.ident is None:
+        if self._reader.ident is None or self._process.pid is None:
             return
         self._reader.join(STOP_PATIENCE)
         if self._reader.is_alive():
@@ -154,6 +155,8 @@ class EngineProcess(Generic[Inbound]):
         try:
             self._spawned_at = time.monotonic()
             fork_server.start(self._process, self._preload)
+            if self._stopping.is_set():
+                self.kill()
             self._child_end.close()  # or the pipe would not end with the child
             self._read()
         finally:

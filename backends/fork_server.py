@@ -8,8 +8,11 @@ itself.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -44,6 +47,8 @@ def _running_server(preload: tuple[str, ...]) -> forkserver.ForkServer:
     would pass over modules that it does not find without a word.
     """
     with _preparing:
+        if not _servers:
+            atexit.register(_kill_all)
         server = _servers.setdefault(preload, forkserver.ForkServer())
         server.set_forkserver_preload(list(preload))
         before = os.environ.get("PYTHONPATH")
@@ -56,6 +61,15 @@ def _running_server(preload: tuple[str, ...]) -> forkserver.ForkServer:
             else:
                 os.environ["PYTHONPATH"] = before
     return server
+
+
+def _kill_all() -> None:
+    """This process ends: a server that still imports would only notice afterwards."""
+    for server in _servers.values():
+        pid: int | None = server._forkserver_pid  # type: ignore[attr-defined]
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 _connect_to_the_usual = forkserver.connect_to_new_process
