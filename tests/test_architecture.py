@@ -20,7 +20,7 @@ MODULES = sorted(
 
 MAY_IMPORT_TORCH = re.compile(
     r"backends/(generate/.*|naive/model_worker"
-    r"|paged/(kv_cache|attention|(plain|fast)_model|linear|kernels|compiled|quality|model_runner|sampler|core|worker)"
+    r"|paged/(kv_cache|attention|plain_model|fast/.*|quality|model_runner|sampler|core|worker)"
     r"|models/convert|torch_worker|vllm_async/launch)\.py"
 )
 """Modules that only ever run in a child process; the server's own process never loads torch."""

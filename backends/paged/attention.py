@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -41,7 +42,10 @@ class PrefillRow:
 
 @dataclass(frozen=True)
 class DecodeRows:
-    """All rows with one token, computed together; their slots are padded, their inputs are not."""
+    """Rows with one token, computed together; their slots are padded, their inputs are not.
+
+    Decode steps are such rows. So are the tokens of short prompts, taken one by one, where that is faster.
+    """
 
     tokens: torch.Tensor
     """Where each row's token lies in the batch ``[rows]``."""
@@ -69,16 +73,26 @@ class PagedStep:
 
     @classmethod
     def of(
-        cls, cache: KVCache, slot_mapping: torch.Tensor, spans: Rows[RowSpan], slots: torch.Tensor
+        cls,
+        cache: KVCache,
+        slot_mapping: torch.Tensor,
+        spans: Rows[RowSpan],
+        slots: torch.Tensor,
+        split_up_to: int = 1,
     ) -> PagedStep:
-        """``spans``: the rows, in the order of the batch; ``slots``: theirs ``[rows, longest or more]``."""
+        """``spans``: the rows, in the order of the batch; ``slots``: theirs ``[rows, longest or more]``.
+
+        Rows that look at up to ``split_up_to`` tokens are taken apart into rows of one token.
+        """
         prefill, decode = [], []
         for index, span in enumerate(spans):
-            if span.end - span.start == 1:
-                decode.append(index)
+            size = span.end - span.start
+            if size == 1 or span.context <= split_up_to:
+                first_context = span.context - size + 1
+                decode += [SingleToken(span.start + i, index, first_context + i) for i in range(size)]
             else:
                 prefill.append(PrefillRow(span.start, span.end, slots[index, : span.context]))
-        return cls(cache, slot_mapping, prefill, _decode_rows(cache, spans, decode, slots))
+        return cls(cache, slot_mapping, prefill, _decode_rows(cache, decode, slots))
 
 
 def attend(
@@ -140,17 +154,20 @@ def _attend_prefill(
     return attended[0].transpose(0, 1)
 
 
-def _decode_rows(
-    cache: KVCache, spans: Rows[RowSpan], rows: list[int], slots: torch.Tensor
-) -> DecodeRows | None:
-    if not rows:
+class SingleToken(NamedTuple):
+    """A decode row: its token in the batch, the row whose slots it looks at, and how many of them."""
+
+    token: int
+    row: int
+    context: int
+
+
+def _decode_rows(cache: KVCache, singles: list[SingleToken], slots: torch.Tensor) -> DecodeRows | None:
+    if not singles:
         return None
-    device = slots.device
-    lengths = torch.tensor([spans[row].context for row in rows], device=device)
-    longest = max(spans[row].context for row in rows)
-    is_own = torch.arange(longest, device=device) < lengths[:, None]
-    mask = torch.zeros(is_own.shape, dtype=cache.slots.dtype, device=device)
+    tokens, rows, lengths = torch.tensor(singles, device=slots.device).unbind(dim=1)
+    longest = max(single.context for single in singles)
+    is_own = torch.arange(longest, device=slots.device) < lengths[:, None]
+    mask = torch.zeros(is_own.shape, dtype=cache.slots.dtype, device=slots.device)
     mask.masked_fill_(~is_own, -torch.inf)
-    tokens = torch.tensor([spans[row].start for row in rows], device=device)
-    chosen = slots if len(rows) == len(spans) else slots[rows]
-    return DecodeRows(tokens, chosen[:, :longest].contiguous(), lengths, mask[:, None, None, :])
+    return DecodeRows(tokens, slots[rows, :longest], lengths.contiguous(), mask[:, None, None, :])

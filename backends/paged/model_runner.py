@@ -18,6 +18,8 @@ class Model(Protocol):
 
     kernels: str
     """What computes it: a word for the header."""
+    split_up_to: int
+    """See ``attention.PagedStep.of``."""
 
     def __call__(
         self, ids: torch.Tensor, positions: torch.Tensor, step: PagedStep, last_tokens: torch.Tensor
@@ -53,7 +55,9 @@ class ModelRunner:
             chain.from_iterable([row] * (span.end - span.start) for row, span in enumerate(spans))
         )
         position_ids = self._tensor(positions)
-        step = PagedStep.of(self.cache, slots[row_of_token, position_ids], spans, slots)
+        step = PagedStep.of(
+            self.cache, slots[row_of_token, position_ids], spans, slots, self.model.split_up_to
+        )
         last_tokens = [span.end - 1 for span, row in zip(spans, output.rows, strict=True) if row.samples]
         return self.model(self._tensor(ids), position_ids, step, self._tensor(last_tokens))
 

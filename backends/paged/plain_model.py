@@ -1,6 +1,6 @@
 """The model as transformers has it, with our attention in place of its own: the code to read first.
 
-``fast_model.py`` computes the same with fewer and faster operations, for the models it knows.
+``fast/model.py`` computes the same with fewer and faster operations, for the models it knows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class UnsupportedAttention(Exception):
 
 class PlainModel:
     """Implements ``model_runner.Model`` with transformers' own modules."""
+
+    split_up_to = 1
 
     def __init__(self, model: Any, why: str | None = None) -> None:
         """``why``: what keeps ``FastModel`` from it, where that was asked for."""

@@ -18,8 +18,8 @@ from backends.paged import quality
 from backends.paged.block_pool import BlockPool
 from backends.paged.config import WorkerConfig
 from backends.paged.core import EngineCore, Limits
-from backends.paged.fast_model import FastModel, reason_against
-from backends.paged.kernels import DENSE, UnsupportedDtype, float32_kernels, int8_kernels
+from backends.paged.fast.kernels import DENSE, UnsupportedDtype, float32_kernels, int8_kernels
+from backends.paged.fast.model import FastModel, reason_against
 from backends.paged.kv_cache import KVCache, bytes_per_block
 from backends.paged.model_runner import Model, ModelRunner, worst_difference
 from backends.paged.plain_model import PlainModel, UnsupportedAttention, load_model

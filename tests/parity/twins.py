@@ -12,8 +12,8 @@ from backends.base import SamplingParams
 from backends.models import PreparedModel
 from backends.paged.block_pool import BlockPool
 from backends.paged.core import EngineCore, Limits
-from backends.paged.fast_model import FastModel
-from backends.paged.kernels import float32_kernels
+from backends.paged.fast.kernels import float32_kernels
+from backends.paged.fast.model import FastModel
 from backends.paged.kv_cache import KVCache
 from backends.paged.model_runner import Model, ModelRunner
 from backends.paged.plain_model import PlainModel, load_model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.paged import compiled
 from backends.paged.attention import PagedStep, RowSpan, attend_decode
-from backends.paged.compiled import CannotCompile, CompiledKernels, NotForThisMachine
-from backends.paged.kernels import (
+from backends.paged.fast import compiler
+from backends.paged.fast.compiled import CompiledKernels
+from backends.paged.fast.compiler import CannotCompile, NotForThisMachine
+from backends.paged.fast.kernels import (
     DENSE,
     FBGEMM,
     ONEDNN,
@@ -33,7 +35,7 @@ CPU = torch.device("cpu")
 def compiled_here() -> CompiledKernels:
     """Skips where they are not meant to run; what does not compile fails."""
     try:
-        return compiled.load(Settings().cache_dir / "kernels")
+        return CompiledKernels(compiler.load(Settings().cache_dir / "kernels"))
     except NotForThisMachine as reason:
         pytest.skip(str(reason))
 
@@ -61,6 +63,16 @@ def test_a_product_is_torchs_own(name: str, num_outputs: int, num_rows: int) -> 
         gate = numbers(num_outputs, 24).flip(0)
         gated = torch.nn.functional.silu(torch.nn.functional.linear(x, gate)) * expected
         torch.testing.assert_close(kernels.gated(gate, weight)(x), gated)
+
+
+@pytest.mark.parametrize("compiled", [of_compiled, of_compiled_int8])
+def test_more_rows_than_a_cache_holds_are_multiplied_as_few_are(
+    compiled: Callable[[CompiledKernels], Kernels],
+) -> None:
+    x, weight, residual = numbers(403, 600), numbers(49, 600), numbers(403, 49)
+    product = compiled(compiled_here()).linear(weight, None)
+    few = torch.cat([product.plus(x[i : i + 1], residual[i : i + 1]) for i in range(len(x))])
+    torch.testing.assert_close(product.plus(x, residual), few)
 
 
 @given(
@@ -113,11 +125,11 @@ def test_a_product_in_int8_is_near_torchs_own(name: str, num_outputs: int, num_r
 
 
 def test_a_compiled_product_in_int8_is_that_of_the_rounded_numbers() -> None:
-    """Whole numbers from -127 to 128, and weights to 64, are what they are in 8 bits: nothing is lost."""
-    x = torch.arange(-127.0, 129.0).view(4, 64)
-    x[:, :2] = torch.tensor([-127.0, 128.0])
-    weight = (numbers(33, 64) * 30).round().clamp(-64, 64)
-    weight[:, 0] = 64
+    """Whole numbers that fit are what they were: nothing is lost."""
+    x = torch.arange(-128.0, 128.0).view(4, 64)
+    x[:, 0] = 2**15 - 1
+    weight = (numbers(33, 64) * 60).round().clamp(-127, 127)
+    weight[:, 0] = 127
     product = of_compiled_int8(compiled_here()).linear(weight, None)(x)
     torch.testing.assert_close(product, torch.nn.functional.linear(x, weight))
 
@@ -143,16 +155,16 @@ def test_int8_is_refused_on_a_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compiler", "reason"),
+    ("command", "reason"),
     [("/does/not/exist", "No such file"), ("/bin/false", "failed"), ("python3", "unknown option|usage|Try")],
 )
 def test_where_nothing_can_be_compiled_onednn_computes_and_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, reason: str
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
-    monkeypatch.setenv("CC", compiler)
+    monkeypatch.setenv("CC", command)
     with pytest.raises(CannotCompile, match=reason):
-        compiled.load(tmp_path)
+        compiler.load(tmp_path)
     assert float32_kernels(CPU, tmp_path).name.startswith("oneDNN (")
     assert list(tmp_path.iterdir()) == []
 
@@ -170,9 +182,9 @@ def test_no_compiler_and_another_processor_are_told_apart(
 
 def test_what_was_compiled_is_taken_again(tmp_path: Path) -> None:
     compiled_here()
-    compiled.load(tmp_path)
+    compiler.load(tmp_path)
     (library,) = tmp_path.iterdir()
     made = library.stat().st_mtime_ns
-    compiled.load(tmp_path)
+    compiler.load(tmp_path)
     assert [library] == list(tmp_path.iterdir())
     assert library.stat().st_mtime_ns == made

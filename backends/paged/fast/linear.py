@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from typing import Protocol
 
 import torch
 from torch.nn.functional import linear, silu
 
-from backends.paged.compiled import LARGEST_INT8, CompiledKernels, Int8Weight, pack
+from backends.paged.fast.compiled import CompiledKernels
+from backends.paged.fast.panels import Panels
 
 ROWS_PACKED_FOR = 16
 """Rows that the layout of a packed weight is chosen for; any number can be computed with it."""
@@ -78,34 +78,21 @@ class PackedLinear:
 
 
 class CompiledLinear:
-    """By ``kernels.c``: as fast as memory and arithmetic allow for few rows."""
+    """By ``c/``, gated or not: as fast as memory and arithmetic allow for few rows."""
 
-    def __init__(
-        self, kernels: CompiledKernels, weight: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> None:
-        self._product = partial(
-            kernels.linear, weight=pack(weight), bias=_packed(bias), num_outputs=len(weight)
-        )
+    def __init__(self, kernels: CompiledKernels, panels: Panels) -> None:
+        self.panels = panels
+        self._kernels = kernels
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return self._product(x, residual=None)
+        return self._kernels.multiply(self.panels, x)
 
     def plus(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        return self._product(x, residual=residual)
+        return self._kernels.multiply(self.panels, x, residual)
 
 
-class CompiledInt8(CompiledLinear):
-    """int8 weights with a scale per output, and inputs with one per row: a quarter of the bytes.
-
-    Another model, strictly: see ``quality.py``.
-    """
-
-    def __init__(
-        self, kernels: CompiledKernels, weight: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> None:
-        self._product = partial(
-            kernels.linear_int8, weight=Int8Weight.of(weight), bias=_packed(bias), num_outputs=len(weight)
-        )
+LARGEST_FOR_FBGEMM = 64
+"""Of a quantized weight. AVX2 adds pairs of products in 16 bits: 2 · 255 · 64 is the most that fits."""
 
 
 class FbgemmInt8:
@@ -113,7 +100,7 @@ class FbgemmInt8:
     row's result depends a little on the rows beside it."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        scales = weight.abs().amax(dim=1).clamp_min(1e-12) / LARGEST_INT8
+        scales = weight.abs().amax(dim=1).clamp_min(1e-12) / LARGEST_FOR_FBGEMM
         zeros = torch.zeros(len(scales), dtype=torch.long)
         with warnings.catch_warnings():
             # The quantized tensor types go one day; torch has no other way into fbgemm so far.
@@ -149,8 +136,3 @@ class PackedGated:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.up.combined(x, self.gate.activated(x, "swish"), "mul")
-
-
-def _packed(bias: torch.Tensor | None) -> torch.Tensor | None:
-    """As long as the panels of its weight together."""
-    return None if bias is None else pack(bias[:, None]).flatten()
