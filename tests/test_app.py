@@ -130,7 +130,7 @@ async def test_a_proxy_names_the_visitor_only_where_the_operator_trusts_it(
     assert clients == [seen]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
 def test_however_the_server_ends_no_process_outlives_it(
     tiny_model: tuple[str, str], how: signal.Signals
 ) -> None:
