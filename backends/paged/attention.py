@@ -56,6 +56,16 @@ class DecodeRows:
     mask: torch.Tensor
     """Added to the scores: 0 where a slot is the row's own, else -∞ ``[rows, 1, 1, longest]``."""
 
+    @classmethod
+    def of(
+        cls, tokens: torch.Tensor, slots: torch.Tensor, lengths: torch.Tensor, dtype: torch.dtype
+    ) -> DecodeRows:
+        """``dtype``: of the scores."""
+        is_own = torch.arange(slots.shape[1], device=slots.device) < lengths[:, None]
+        mask = torch.zeros(is_own.shape, dtype=dtype, device=slots.device)
+        mask.masked_fill_(~is_own, -torch.inf)
+        return cls(tokens, slots, lengths, mask[:, None, None, :])
+
 
 AttendDecode = Callable[[KVCache, int, torch.Tensor, DecodeRows, float], torch.Tensor]
 """Cache, layer, queries ``[rows, heads, head_dim]``, rows, scaling → ``[rows, heads, head_dim]``."""
@@ -167,7 +177,4 @@ def _decode_rows(cache: KVCache, singles: list[SingleToken], slots: torch.Tensor
         return None
     tokens, rows, lengths = torch.tensor(singles, device=slots.device).unbind(dim=1)
     longest = max(single.context for single in singles)
-    is_own = torch.arange(longest, device=slots.device) < lengths[:, None]
-    mask = torch.zeros(is_own.shape, dtype=cache.slots.dtype, device=slots.device)
-    mask.masked_fill_(~is_own, -torch.inf)
-    return DecodeRows(tokens, slots[rows, :longest], lengths.contiguous(), mask[:, None, None, :])
+    return DecodeRows.of(tokens, slots[rows, :longest], lengths.contiguous(), cache.slots.dtype)

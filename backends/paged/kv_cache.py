@@ -2,13 +2,14 @@
 
 ::
 
-    slots[layer]  [num_blocks * block_size, 2, num_kv_heads, head_dim]      K, then V
+    slots[layer]  [num_blocks * block_size + 1, 2, num_kv_heads, head_dim]  K, then V
 
     slot          0  1  2  3 │ 4  5  6  7 │ 8  9 10 11 │ …      block_size = 4
     block              0     │      1     │      2     │
     slot of token t of a sequence = block_table[t // block_size] * block_size + t % block_size
 
-K and V of a token lie side by side, so that one copy writes them and one copy reads them.
+K and V of a token lie side by side, so that one copy writes them and one copy reads them. Behind the last
+block is one slot more, which no block table names: what must be written, and nobody is to read, goes there.
 """
 
 from __future__ import annotations
@@ -31,12 +32,10 @@ class KVCache:
         device: str = "cpu",
     ) -> None:
         self.block_size = block_size
-        size = (shape.num_layers, num_blocks * block_size, 2, shape.num_kv_heads, shape.head_dim)
+        self.num_slots = num_blocks * block_size
+        self.spare_slot = self.num_slots
+        size = (shape.num_layers, self.num_slots + 1, 2, shape.num_kv_heads, shape.head_dim)
         self.slots = torch.zeros(size, dtype=dtype, device=device)
-
-    @property
-    def num_slots(self) -> int:
-        return self.slots.shape[1]
 
     def write(self, layer: int, kv: torch.Tensor, slot_mapping: torch.Tensor) -> None:
         """Put K and V ``[tokens, 2, num_kv_heads, head_dim]`` where ``slot_mapping [tokens]`` says."""

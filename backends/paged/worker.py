@@ -18,6 +18,8 @@ from backends.paged import quality
 from backends.paged.block_pool import BlockPool
 from backends.paged.config import WorkerConfig
 from backends.paged.core import EngineCore, Limits
+from backends.paged.fast.cuda_graphs import CudaGraphs
+from backends.paged.fast.graphed import with_graphs
 from backends.paged.fast.kernels import DENSE, UnsupportedDtype, float32_kernels, int8_kernels
 from backends.paged.fast.model import FastModel, reason_against
 from backends.paged.kv_cache import KVCache, bytes_per_block
@@ -89,7 +91,7 @@ def build_core(config: WorkerConfig) -> EngineCore:
         device=device,
     )
     codec = TextCodec.load(config.model)
-    model = _float32_model(config, loaded)
+    model = _float32_model(config, loaded, cache)
     difference = worst_difference(ModelRunner(model, cache), loaded)
     if difference > LARGEST_DIFFERENCE:
         raise UnsupportedAttention(
@@ -115,14 +117,17 @@ def build_core(config: WorkerConfig) -> EngineCore:
     )
 
 
-def _float32_model(config: WorkerConfig, loaded: Any) -> Model:
+def _float32_model(config: WorkerConfig, loaded: Any, cache: KVCache) -> Model:
     if config.kernels == "plain":
         return PlainModel(loaded)
     if (reason := reason_against(loaded)) is not None:
         return PlainModel(loaded, reason)
     if config.dtype == "int8":  # this one is only compared with
         return FastModel(loaded, DENSE, config.max_model_len)
-    return FastModel(loaded, float32_kernels(loaded.device, _folder(config)), config.max_model_len)
+    model = FastModel(loaded, float32_kernels(loaded.device, _folder(config)), config.max_model_len)
+    if loaded.device.type != "cuda":
+        return model
+    return with_graphs(model, cache, config.max_num_seqs, config.max_model_len, CudaGraphs())
 
 
 def _int8_model(config: WorkerConfig, loaded: Any) -> Model:

@@ -1,6 +1,6 @@
 """The paged batcher chooses the tokens of ``model.generate``, however its work is cut up.
 
-It has two ways to compute a step, and both do. The plain twin runs each prompt alone with
+It has several ways to compute a step, and all do. The plain twin runs each prompt alone with
 transformers' own attention and cache. Tiny random models prefer their tokens clearly, so equal means
 equal; for the real one see ``test_paged_smollm2.py``.
 """
@@ -30,14 +30,22 @@ VARIANTS: list[Variant] = [
     ("qwen2", "fast"),  # biases
     ("qwen3", "fast"),  # a norm of every head
     ("opt", "plain"),  # no rotary embeddings: what "fast" does not know
+    ("llama", "graphed"),
+    ("qwen3", "graphed"),
+    ("llama", "cuda"),
+    ("qwen3", "cuda"),
 ]
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
 
 def named(variant: Variant) -> str:
     return "-".join(variant)
 
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=named)
+every_variant = pytest.mark.parametrize(
+    "variant",
+    [pytest.param(v, id=named(v), marks=[needs_gpu] if v[1] == "cuda" else []) for v in VARIANTS],
+)
 both_kernels = pytest.mark.parametrize("variant", VARIANTS[:2], ids=named)
 
 
@@ -125,7 +133,7 @@ def test_logits_agree_with_transformers_own(twins_of: TwinsOf, variant: Variant)
     run = Run(twins.core())
     for prompt in PROMPTS:
         run.add(prompt, prompt)
-    logits = run.core.runner.run(run.core.scheduler.schedule())
+    logits = run.core.runner.run(run.core.scheduler.schedule()).cpu()
     for row, prompt in enumerate(PROMPTS):
         with torch.inference_mode():
             expected = twins.plain(torch.tensor([twins.codec.encode(prompt)])).logits[0, -1]

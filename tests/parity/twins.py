@@ -1,4 +1,7 @@
-"""One model twice, and an engine core whose tokens are noted: for the tests of the paged batcher."""
+"""One model twice, and an engine core whose tokens are noted: for the tests of the paged batcher.
+
+``graphed`` is what ``cuda`` is, on a CPU: recorded steps are on a ``tests/tape.py::Tape``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from backends.base import SamplingParams
 from backends.models import PreparedModel
 from backends.paged.block_pool import BlockPool
 from backends.paged.core import EngineCore, Limits
-from backends.paged.fast.kernels import float32_kernels
+from backends.paged.fast.cuda_graphs import CudaGraphs
+from backends.paged.fast.graphed import GraphedModel
+from backends.paged.fast.kernels import DENSE, float32_kernels
 from backends.paged.fast.model import FastModel
 from backends.paged.kv_cache import KVCache
 from backends.paged.model_runner import Model, ModelRunner
@@ -22,9 +27,10 @@ from backends.records import StepRecord
 from backends.settings import Settings
 from backends.text import TextCodec
 from backends.worker_messages import AddRequest
+from tests.tape import on_tape
 
 NUM_TOKENS = 20
-Kernels = Literal["fast", "plain"]
+Kernels = Literal["plain", "fast", "graphed", "cuda"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Twins:
     """One model twice: with attention over block tables, and as transformers runs it."""
 
     prepared: PreparedModel
+    kernels: Kernels
     paged: Model
     plain: Any
     codec: TextCodec
@@ -39,12 +46,14 @@ class Twins:
     @classmethod
     def load(cls, prepared: PreparedModel, kernels: Kernels) -> Twins:
         plain = AutoModelForCausalLM.from_pretrained(prepared.path, dtype=torch.float32)
-        loaded = load_model(prepared.path, "cpu")
+        loaded = load_model(prepared.path, "cuda" if kernels == "cuda" else "cpu")
         paged: Model = PlainModel(loaded)
-        if kernels == "fast":
-            kernels_here = float32_kernels(loaded.device, Settings().cache_dir / "kernels")
-            paged = FastModel(loaded, kernels_here, prepared.max_position_embeddings)
-        return cls(prepared, paged, plain, TextCodec.load(prepared))
+        if kernels != "plain":
+            here = DENSE
+            if kernels != "graphed":
+                here = float32_kernels(loaded.device, Settings().cache_dir / "kernels")
+            paged = FastModel(loaded, here, prepared.max_position_embeddings)
+        return cls(prepared, kernels, paged, plain, TextCodec.load(prepared))
 
     def core(
         self,
@@ -56,10 +65,16 @@ class Twins:
         prefix_caching: bool = True,
     ) -> EngineCore:
         pool = BlockPool(num_blocks, block_size, prefix_caching=prefix_caching)
-        kv = KVCache(self.prepared.shape, num_blocks=num_blocks, block_size=block_size)
+        device = "cuda" if self.kernels == "cuda" else "cpu"
+        kv = KVCache(self.prepared.shape, num_blocks=num_blocks, block_size=block_size, device=device)
         limit = min(self.prepared.max_position_embeddings, num_blocks * block_size)
+        model = self.paged
+        if self.kernels in ("graphed", "cuda"):
+            assert isinstance(model, FastModel)
+            capture = on_tape if self.kernels == "graphed" else CudaGraphs()
+            model = GraphedModel(model, kv, max_num_seqs, limit, capture)
         return EngineCore(
-            ModelRunner(self.paged, kv),
+            ModelRunner(model, kv),
             Scheduler(pool, max_num_seqs=max_num_seqs, max_num_batched_tokens=budget),
             self.codec,
             Limits(limit, frozenset()),
