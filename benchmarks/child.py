@@ -7,7 +7,8 @@ import traceback
 from multiprocessing.connection import Connection
 
 from backends.models import PreparedModel
-from benchmarks.engines import ENGINES, Answered
+from benchmarks.engine import Answered
+from benchmarks.engines import ENGINES
 from benchmarks.workload import Workload
 
 CONTEXT = "spawn"

@@ -1,56 +1,19 @@
-"""What is measured: each engine starts once, then answers a list of prompts as fast as it can.
-
-The classes run in a process of their own (``child.py``), so each imports what it needs when it starts.
-"""
+"""Which engines are measured. Each runs in a process of its own, and imports what it needs as it starts."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from importlib.util import find_spec
+from typing import Any
 
 from backends.models import PreparedModel, prepare_model
 from backends.settings import Settings
 from benchmarks.asking import num_tokens_of
-
-MAX_MODEL_LEN = 512
-
-
-@dataclass(frozen=True)
-class Answered:
-    """One run of a workload."""
-
-    seconds: float
-    num_tokens: list[int]
-    """New tokens of each request."""
-
-
-class Engine(ABC):
-    """One engine, in its own process."""
-
-    sequential: ClassVar[bool] = False
-    """It takes one request after the other, so its speed is that of one request."""
-
-    @abstractmethod
-    def start(self, model: PreparedModel, threads: int) -> None:
-        """Load ``model``; whatever takes long."""
-
-    @abstractmethod
-    def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
-        """Generate; how many new tokens each prompt got."""
-
-    def stop(self) -> None:  # noqa: B027  # most have nothing to end
-        """End what ``start`` began."""
-
-    def timed(self, prompts: list[list[int]], output_tokens: int) -> Answered:
-        start = time.perf_counter()
-        counts = self.answer(prompts, output_tokens)
-        return Answered(time.perf_counter() - start, counts)
+from benchmarks.engine import MAX_MODEL_LEN, Engine
+from benchmarks.llama import Llama
 
 
 class Paged(Engine):
@@ -164,13 +127,19 @@ class Continuous(Generate):
     """transformers' own continuous batching, ``generate_batch``."""
 
     def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
-        from transformers import GenerationConfig
+        from transformers import ContinuousBatchingConfig, GenerationConfig
 
+        # Left to itself it takes the memory of the other engines too.
+        cache = ContinuousBatchingConfig(num_blocks=128, max_batch_tokens=2048)
         config = GenerationConfig(
             max_new_tokens=output_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
         )
         outputs = self.model.generate_batch(
-            prompts, generation_config=config, progress_bar=False, persistent_manager=True
+            prompts,
+            generation_config=config,
+            continuous_batching_config=cache,
+            progress_bar=False,
+            persistent_manager=True,
         )
         return [len(output.generated_tokens) for output in outputs.values()]
 
@@ -184,6 +153,8 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "generate static": Static,
     "generate_batch": Continuous,
 }
+if find_spec("llama_cpp") is not None:
+    ENGINES |= {f"llama.cpp {weights}": partial(Llama, weights) for weights in ("F32", "Q4_1")}
 
 
 async def find_model() -> PreparedModel:

@@ -5,6 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from backends.settings import Settings
+
+if TYPE_CHECKING:
+    import torch
+
+    from backends.paged.fast.linear import Linear
+
+REPEATS = 200
+"""Products in one measurement: one alone takes microseconds."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +35,28 @@ def measure(rows: list[int], threads: int) -> Limits:
 
     torch.set_num_threads(threads)
     big = torch.ones(128 * 2**20)
-    seconds = best(lambda: big.sum())
+    read_seconds = best(lambda: big.sum())
     rates = {}
     for count in rows:
         x, weight = torch.ones(count, 512), torch.ones(512, 512)
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight, count)
+        seconds = min(best(partial(_repeat, product(weight, None), x)) for product in _products())
+        rates[count] = REPEATS * 2 * count * 512 * 512 / seconds
+    return Limits(big.nbytes / read_seconds, rates)
 
-        def multiply(x: torch.Tensor = x, packed: torch.Tensor = packed) -> None:
-            for _ in range(200):
-                torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
 
-        rates[count] = 200 * 2 * count * 512 * 512 / best(multiply)
-    return Limits(big.nbytes / seconds, rates)
+def _products() -> list[Callable[[torch.Tensor, torch.Tensor | None], Linear]]:
+    """Of what there is, the fastest counts: oneDNN's, and what this machine uses for ``paged``."""
+    import torch
+
+    from backends.paged.fast.kernels import ONEDNN, float32_kernels
+
+    here = float32_kernels(torch.device("cpu"), Settings().cache_dir / "kernels")
+    return [ONEDNN.linear, here.linear]
+
+
+def _repeat(product: Linear, x: torch.Tensor) -> None:
+    for _ in range(REPEATS):
+        product(x)
 
 
 def best(work: Callable[[], object], repeats: int = 5) -> float:

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from backends.base import SamplingParams
 from backends.models import PreparedModel
+from backends.paged import worker
+from backends.paged.core import EngineCore
+from backends.paged.engine import PagedEngine
+from backends.settings import Settings
+from backends.worker_messages import AddRequest, WorkerUpdate
 from benchmarks import __main__ as bench
 from benchmarks import child
 from benchmarks.child import Child, ChildFailed, WrongAnswer
-from benchmarks.engines import ENGINES, Engine
+from benchmarks.engine import Engine
+from benchmarks.engines import ENGINES
 from benchmarks.machine import Limits
+from benchmarks.telemetry import SilentCore
 from benchmarks.workload import Workload
 from tests.tiny_models import prepare_tiny_model
 
@@ -99,3 +107,27 @@ def test_an_engine_that_does_not_do_the_work_fails_the_run(
             paged.run(Workload(2), seed=0)
         finally:
             paged.stop()
+
+
+def test_without_its_records_the_engine_chooses_the_same_tokens(
+    model: PreparedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = PagedEngine(Settings(max_model_len=64, num_blocks=64))
+    engine.model = model
+    config = engine.worker_config(model)
+    told = run_to_end(worker.build_core(config))
+    monkeypatch.setattr(worker, "EngineCore", SilentCore)
+    silent = run_to_end(worker.build_core(config))
+    assert [update.tokens for update in silent] == [update.tokens for update in told]
+    assert all(update.records for update in told)
+    assert not any(update.records for update in silent)
+
+
+def run_to_end(core: EngineCore) -> list[WorkerUpdate]:
+    sampling = SamplingParams(max_tokens=5, temperature=0, ignore_eos=True)
+    for number in range(3):
+        core.add(AddRequest(request_id=str(number), prompt_ids=[7, 8, 9 + number], sampling=sampling))
+    updates = []
+    while core.has_work():
+        updates.append(core.step())
+    return updates
