@@ -14,14 +14,13 @@ class CudaGraphs:
     """Implements ``graphed.Capture``. One graph runs at a time, so all of them work in the same memory."""
 
     def __init__(self) -> None:
-        self._pool = torch.cuda.graph_pool_handle()
+        self._graphs: list[torch.cuda.CUDAGraph] = []
 
     def __call__(self, compute: Compute) -> Compute:
-        graph = torch.cuda.CUDAGraph()
         try:
-            _warm_up(compute)
-            with torch.cuda.graph(graph, pool=self._pool):
-                output = compute()
+            # A recording that breaks off leaves its stream the current one; this takes it back.
+            with torch.cuda.stream(torch.cuda.current_stream()):
+                graph, output = self._record(compute)
         except RuntimeError as error:  # whatever CUDA refuses, memory included
             raise CannotCapture(str(error).partition("\n")[0]) from error
 
@@ -30,6 +29,14 @@ class CudaGraphs:
             return output
 
         return replay
+
+    def _record(self, compute: Compute) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+        _warm_up(compute)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._graphs[0].pool() if self._graphs else None):
+            output = compute()
+        self._graphs.append(graph)
+        return graph, output
 
 
 def _warm_up(compute: Compute) -> None:
