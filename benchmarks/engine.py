@@ -28,8 +28,8 @@ class Engine(ABC):
     """It takes one request after the other, so its speed is that of one request."""
 
     @abstractmethod
-    def start(self, model: PreparedModel, threads: int) -> None:
-        """Load ``model``; whatever takes long."""
+    def start(self, model: PreparedModel, threads: int, device: str) -> None:
+        """Load ``model`` to ``device``, ``cpu`` or ``cuda``; whatever takes long."""
 
     @abstractmethod
     def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:

@@ -22,12 +22,13 @@ class Paged(Engine):
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
 
-    def start(self, model: PreparedModel, threads: int) -> None:
+    def start(self, model: PreparedModel, threads: int, device: str) -> None:
         from backends.paged.engine import PagedEngine
 
         os.environ["OMP_NUM_THREADS"] = str(threads)
         self.loop = asyncio.new_event_loop()
-        self.engine = PagedEngine(Settings(max_model_len=MAX_MODEL_LEN, max_num_seqs=64, **self.settings))
+        settings = self.settings | {"device": device}
+        self.engine = PagedEngine(Settings(max_model_len=MAX_MODEL_LEN, max_num_seqs=64, **settings))
         self.loop.run_until_complete(self.engine.start())
 
     def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
@@ -42,29 +43,42 @@ class Paged(Engine):
         self.loop.run_until_complete(self.engine.stop())
 
 
+class WrongBuild(Exception):
+    """What is installed computes on another device than the one to be measured."""
+
+
 class Vllm(Engine):
-    """vLLM's own ``LLM``: no server, no tap, both cores, blocks of 32, prefix caching as it comes."""
+    """vLLM's own ``LLM``: no server, no tap, prefix caching as it comes. On a CPU all cores, eager, blocks of
+    32; on a GPU compiled and with CUDA graphs, as it comes."""
 
-    def start(self, model: PreparedModel, threads: int) -> None:
-        os.environ |= {
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": str(threads),
-            "VLLM_LOGGING_LEVEL": "ERROR",
-            "VLLM_NO_USAGE_STATS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        }
+    def start(self, model: PreparedModel, threads: int, device: str) -> None:
+        os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+        if device == "cpu":
+            os.environ |= {
+                "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+                "OMP_NUM_THREADS": str(threads),
+                "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            }
         from vllm import LLM
+        from vllm.platforms import current_platform
 
+        if current_platform.device_type != device:
+            raise WrongBuild(
+                f"This vLLM is built for {current_platform.device_type}, not for {device}: "
+                "measure that one, or leave vLLM out of --engines."
+            )
+        # Its own share of a GPU, 0.9, would have to be free; the other engines hold some of it.
+        own: dict[str, Any] = {"gpu_memory_utilization": 0.5}
+        if device == "cpu":
+            own = {"enforce_eager": True, "block_size": 32}
         self.llm = LLM(
             str(model.path),
             dtype="float32",
-            enforce_eager=True,
             max_model_len=MAX_MODEL_LEN,
             max_num_seqs=64,
-            block_size=32,
             kv_cache_memory_bytes=2 * 2**30,
             use_tqdm_on_load=False,
+            **own,
         )
 
     def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
@@ -82,20 +96,19 @@ class Vllm(Engine):
 class Generate(Engine):
     """transformers: ``model.generate``."""
 
-    def start(self, model: PreparedModel, threads: int) -> None:
+    def start(self, model: PreparedModel, threads: int, device: str) -> None:
         import torch
         from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(threads)
-        self.model = AutoModelForCausalLM.from_pretrained(
-            model.path, dtype=torch.float32, local_files_only=True
-        ).eval()
+        loaded = AutoModelForCausalLM.from_pretrained(model.path, dtype=torch.float32, local_files_only=True)
+        self.model = loaded.to(device).eval()
         self.model.generation_config.eos_token_id = None
 
     def generate(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
         import torch
 
-        ids = torch.tensor(prompts)
+        ids = torch.tensor(prompts, device=self.model.device)
         with torch.inference_mode():
             output = self.model.generate(
                 ids,
@@ -104,7 +117,8 @@ class Generate(Engine):
                 do_sample=False,
                 pad_token_id=0,
             )
-        return [output.shape[1] - ids.shape[1]] * len(prompts)
+        answers: list[list[int]] = output[:, ids.shape[1] :].tolist()  # waits for the device
+        return [len(answer) for answer in answers]
 
 
 class Sequential(Generate):
@@ -155,6 +169,12 @@ ENGINES: dict[str, Callable[[], Engine]] = {
 }
 if find_spec("llama_cpp") is not None:
     ENGINES |= {f"llama.cpp {weights}": partial(Llama, weights) for weights in ("F32", "Q4_1")}
+ON_CPU_ONLY = ("paged int8", "llama.cpp F32", "llama.cpp Q4_1")
+
+
+def engines_on(device: str) -> list[str]:
+    """Names of those that compute there."""
+    return [name for name in ENGINES if device == "cpu" or name not in ON_CPU_ONLY]
 
 
 async def find_model() -> PreparedModel:

@@ -54,9 +54,10 @@ class Llama(Engine):
         """``weights``: ``F32`` or ``Q4_1``."""
         self.weights = weights
 
-    def start(self, model: PreparedModel, threads: int) -> None:
+    def start(self, model: PreparedModel, threads: int, device: str) -> None:
         import llama_cpp
 
+        assert device == "cpu"
         self.cpp = llama_cpp
         llama_cpp.llama_backend_init()
         with tempfile.TemporaryDirectory() as folder:

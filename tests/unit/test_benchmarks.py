@@ -19,7 +19,7 @@ from benchmarks import child
 from benchmarks.child import Child, ChildFailed, WrongAnswer
 from benchmarks.engine import Engine
 from benchmarks.engines import ENGINES
-from benchmarks.machine import Limits
+from benchmarks.machine import Limits, best
 from benchmarks.telemetry import SilentCore
 from benchmarks.workload import Workload
 from tests.tiny_models import prepare_tiny_model
@@ -67,13 +67,13 @@ def test_one_request_after_the_other_is_measured_once_a_turn() -> None:
 def test_the_limit_is_reading_or_multiplying_whichever_takes_longer(model: PreparedModel) -> None:
     count = model.shape.num_parameters
     assert count is not None
-    limits = Limits(bandwidth=4.0 * count, multiply_rates={1: 1e18, 8: 4.0 * count})
+    limits = Limits("a machine", bandwidth=4.0 * count, multiply_rates={1: 1e18, 8: 4.0 * count})
     assert bench.limit_of(Workload(1), model, limits) == pytest.approx(1)  # one read a second
     assert bench.limit_of(Workload(8), model, limits) == pytest.approx(2)  # 16 products in 4 seconds
 
 
 class TwoTooFew(Engine):
-    def start(self, model: PreparedModel, threads: int) -> None:
+    def start(self, model: PreparedModel, threads: int, device: str) -> None:
         pass
 
     def answer(self, prompts: list[list[int]], output_tokens: int) -> list[int]:
@@ -81,15 +81,15 @@ class TwoTooFew(Engine):
 
 
 class Broken(TwoTooFew):
-    def start(self, model: PreparedModel, threads: int) -> None:
-        raise OSError("no weights")
+    def start(self, model: PreparedModel, threads: int, device: str) -> None:
+        raise OSError(f"no weights for {device}")
 
 
 @pytest.mark.parametrize(
     ("engine", "error", "words"),
     [
         (TwoTooFew, WrongAnswer, r"paged: \[62, 62\] new tokens instead of 64 each"),
-        (Broken, ChildFailed, "OSError: no weights"),
+        (Broken, ChildFailed, "OSError: no weights for cpu"),
     ],
 )
 def test_an_engine_that_does_not_do_the_work_fails_the_run(
@@ -107,6 +107,33 @@ def test_an_engine_that_does_not_do_the_work_fails_the_run(
             paged.run(Workload(2), seed=0)
         finally:
             paged.stop()
+
+
+def test_a_gpu_is_refused_in_words_where_torch_sees_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "sees_gpu", lambda: False)
+    with pytest.raises(SystemExit):
+        bench.parse_arguments(["--device", "cuda"])
+    assert "--device cuda: torch sees no GPU on this machine" in capsys.readouterr().err
+    assert bench.parse_arguments([]).device == "cpu"
+
+
+def test_on_a_gpu_those_are_measured_that_compute_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "sees_gpu", lambda: True)
+    engines = bench.parse_arguments(["--device", "cuda"]).engines
+    assert engines == "paged,vLLM,generate sequential,generate static,generate_batch"
+    with pytest.raises(SystemExit):
+        bench.parse_arguments(["--device", "cuda", "--engines", "paged int8"])
+    assert "'paged int8' is not one of paged, paged plain, vLLM" in capsys.readouterr().err
+
+
+def test_the_clock_is_read_when_the_device_is_done() -> None:
+    said: list[str] = []
+    best(lambda: said.append("work"), repeats=2, wait=lambda: said.append("wait"))
+    assert said == ["work", *["wait", "work", "wait"] * 2]
 
 
 def test_without_its_records_the_engine_chooses_the_same_tokens(
