@@ -6,18 +6,21 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from backends.base import SamplingParams
 from backends.models import PreparedModel
 from backends.paged import worker
 from backends.paged.config import WorkerConfig
 from backends.paged.fast.kernels import UnsupportedDtype
+from backends.paged.kv_cache import KVCache
 from backends.paged.model_runner import worst_difference
 from backends.paged.plain_model import UnsupportedAttention, load_model
 from backends.paged.worker import build_core
 from backends.records import FinishReason, StepRecord
 from backends.settings import Settings
 from backends.worker_messages import AddRequest, WorkerUpdate
+from tests.tape import on_tape
 from tests.tiny_models import ARCHITECTURES, Architecture, prepare_tiny_model
 
 
@@ -75,6 +78,18 @@ def test_a_model_whose_logits_differ_is_refused_by_name(
         UnsupportedAttention, match=r"LlamaForCausalLM differs by 25\.0% from its own attention"
     ):
         build_core(config(llama))
+
+
+@pytest.mark.parametrize(("kernels", "name"), [("fast", "fast, dense, CUDA graphs"), ("plain", "plain")])
+def test_on_a_gpu_decode_steps_are_recorded_unless_plain_ones_are_asked_for(
+    llama: PreparedModel, monkeypatch: pytest.MonkeyPatch, kernels: str, name: str
+) -> None:
+    """The model says that it lies on a GPU; a tape records in CUDA's place."""
+    loaded = load_model(llama.path, "cpu")
+    monkeypatch.setattr(type(loaded), "device", torch.device("cuda"))
+    monkeypatch.setattr(worker, "CudaGraphs", lambda: on_tape)
+    cache = KVCache(llama.shape, num_blocks=32, block_size=4)
+    assert worker._float32_model(config(llama, kernels=kernels), loaded, cache).kernels == name
 
 
 def test_int8_says_how_far_it_is_from_float32(llama: PreparedModel) -> None:
