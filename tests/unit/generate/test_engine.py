@@ -267,7 +267,6 @@ async def test_a_step_needs_a_pause_and_something_to_compute(engine: GenerateEng
 # Bad days
 
 
-@pytest.mark.parametrize("mode", ["sequential", "static"])
 async def test_a_static_batch_refuses_a_seed_by_name(engine: GenerateEngine) -> None:
     watch = Watch(engine)
     with pytest.raises(InvalidRequest, match="static batch cannot honour seed") as refusal:
