@@ -10,7 +10,6 @@ page's events, which ``tests/api/test_privacy.py`` and the tests of the browser 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import httpx
 import requests
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
@@ -28,19 +27,13 @@ from backends.lessons.lesson import slugs
 from backends.settings import Settings
 from tests.api.serving import Served, serving
 from tests.fakes import FakeBackend
+from tests.fuzzing import fuzzing
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "20"))
-"""Of a route, as its description has it and as it does not each."""
+FUZZING = fuzzing(20)
+"""Examples of a route, as its description has it and as it does not each."""
 PATIENCE = 20
 """Seconds for an answer; what an engine of these tests is asked takes milliseconds."""
 
-fuzzing = settings(
-    max_examples=EXAMPLES,
-    derandomize="FUZZ_EXAMPLES" not in os.environ,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 
 HEADERS = st.just({}) | st.fixed_dictionaries(
     {},
@@ -179,7 +172,7 @@ def ask(operation: Any, server: Served, known: Known, session: requests.Session)
     got: list[int] = []
     cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
 
-    @settings(fuzzing, max_examples=2 * EXAMPLES)
+    @settings(FUZZING, max_examples=2 * FUZZING.max_examples)
     @given(case=cases, headers=HEADERS, choose=st.data())
     def one(case: schemathesis.Case, headers: dict[str, str], choose: Any) -> None:
         everywhere = choose.draw(st.booleans())

@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import tempfile
 from pathlib import Path
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.shelf import SHIPPED
 from backends.trace import TooLarge, TraceError, check_size, file_lines, survey_trace
+from tests.fuzzing import fuzzing
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "300"))
+FUZZING = fuzzing(300)
 MOST_BYTES = 300_000
 """Of a trace: less than the bombs become."""
 NUM_LINES = 60
 
-fuzzing = settings(
-    max_examples=EXAMPLES,
-    derandomize="FUZZ_EXAMPLES" not in os.environ,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 REAL = [
     b"".join(
         gzip.decompress((SHIPPED / f"{name}.jsonl.gz").read_bytes()).splitlines(keepends=True)[:NUM_LINES]
@@ -121,7 +114,7 @@ def test_whatever_lies_in_a_file_is_read_or_refused_with_its_line() -> None:
     num_read = 0
     refusals: list[TraceError] = []
 
-    @fuzzing
+    @FUZZING
     @given(content=files())
     def read(content: bytes) -> None:
         nonlocal num_read
