@@ -23,6 +23,8 @@ from backends.paged.fast.layer import HeadShape, LayerWeights
 KNOWN_MODELS = ("llama", "mistral", "qwen2", "qwen3")
 KNOWN_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose frequencies are the same for every length."""
+MOST_HEAD_DIM = 512
+"""Numbers of a head that ``c/attention.c`` has room for."""
 
 
 class FastModel:
@@ -115,6 +117,9 @@ def reason_against(model: Any) -> str | None:
     rotation = config.rope_parameters["rope_type"]
     if rotation not in KNOWN_ROTATIONS:
         return f"rotary embeddings of type {rotation}"
+    head_dim = model.model.layers[0].self_attn.head_dim
+    if head_dim > MOST_HEAD_DIM:
+        return f"heads of {head_dim} numbers, more than {MOST_HEAD_DIM}"
     if getattr(config, "sliding_window", None) is not None:
         return "a sliding window"
     if config.hidden_act != "silu":

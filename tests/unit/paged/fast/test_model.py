@@ -10,7 +10,7 @@ import torch
 from backends.models import PreparedModel
 from backends.paged.attention import PagedStep, RowSpan
 from backends.paged.fast.kernels import DENSE, Kernels, of_compiled, of_compiled_int8
-from backends.paged.fast.model import FastModel
+from backends.paged.fast.model import FastModel, reason_against
 from backends.paged.kv_cache import KVCache
 from backends.paged.plain_model import load_model
 from tests.tiny_models import Architecture, prepare_tiny_model
@@ -67,3 +67,12 @@ def test_prompts_token_by_token_are_prompts_as_a_whole(prepared: PreparedModel) 
     ):
         result = run(model, prepared, split_up_to)
         torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_heads_larger_than_the_kernels_have_room_for_are_left_to_the_plain_model(
+    prepared: PreparedModel,
+) -> None:
+    loaded = load_model(str(prepared.path), "cpu")
+    assert reason_against(loaded) is None
+    loaded.model.layers[0].self_attn.head_dim = 513
+    assert reason_against(loaded) == "heads of 513 numbers, more than 512"
