@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from backends.paged import worker
-from backends.paged.core import EngineCore, StepResult
+from backends.paged.core import EngineCore
 from backends.paged.engine import PagedEngine
 from backends.settings import Settings
 from backends.worker_messages import WorkerUpdate
@@ -28,12 +28,7 @@ class SilentCore(EngineCore):
     """``EngineCore`` without a record of what it does."""
 
     def step(self) -> WorkerUpdate:
-        output = self.scheduler.schedule()
-        logits = self.runner.run(output)
-        self.scheduler.update(output)
-        result = StepResult()
-        for request, choice in self._choose(output, logits):
-            self._take_token(request, choice, result)
+        _, result = self._advance()
         self.pool.take_changes(())  # else they would add up
         self.next_step_id += 1
         return WorkerUpdate(tokens=result.tokens, ended=result.ended)

@@ -105,12 +105,7 @@ class EngineCore:
     def step(self) -> WorkerUpdate:
         """One forward pass, and everything that follows from it."""
         start_time = time.monotonic()
-        output = self.scheduler.schedule()
-        logits = self.runner.run(output)
-        self.scheduler.update(output)
-        result = StepResult()
-        for request, choice in self._choose(output, logits):
-            self._take_token(request, choice, result)
+        output, result = self._advance()
         record = self._record(output, result, start_time)
         self.next_step_id += 1
         return WorkerUpdate(
@@ -119,6 +114,16 @@ class EngineCore:
             ended=result.ended,
             num_waiting=len(self.scheduler.waiting),
         )
+
+    def _advance(self) -> tuple[SchedulerOutput, StepResult]:
+        """Schedule, run, sample, update: a step but for its record."""
+        output = self.scheduler.schedule()
+        logits = self.runner.run(output)
+        self.scheduler.update(output)
+        result = StepResult()
+        for request, choice in self._choose(output, logits):
+            self._take_token(request, choice, result)
+        return output, result
 
     def _request(self, added: AddRequest, sequence: Sequence, index: int) -> Request:
         sampling = added.sampling
