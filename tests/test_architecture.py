@@ -24,8 +24,8 @@ MAY_IMPORT_TORCH = re.compile(
     r"|models/convert|torch_worker|vllm_async/launch)\.py"
 )
 """Modules that only ever run in a child process; the server's own process never loads torch."""
-PAGE_MAY_IMPORT = {"base", "records", "metrics", "registry", "settings", "errors", "visitors"}
-"""``visitors``: what is asked in the chat counts as what is asked over HTTP."""
+PAGE_MAY_IMPORT = {"base", "records", "metrics", "registry", "settings", "errors", "visitors", "logs"}
+"""``visitors``: a chat counts as what is asked over HTTP does. ``logs``: every line has its form."""
 
 
 def imports_of(module: Path) -> Iterator[str]:

@@ -67,11 +67,17 @@ def include_routes(
         log.observe(backend, record)
         metrics.observe(backend, record)
 
+    def on_answer(method: str, route: str, status: int) -> None:
+        log.answered(method, route, status)
+        metrics.answered(method, route, status)
+
     hub = Hub(registry, observe)
     races = Races()
     presence = Presence(races, registry, grace=visitor_grace)
     add_error_handlers(app)
-    app.add_middleware(Guard, largest_body=CUT_OFF * largest_body(settings.max_model_len))
+    app.add_middleware(
+        Guard, largest_body=CUT_OFF * largest_body(settings.max_model_len), on_answer=on_answer
+    )
     app.include_router(teaching.create_router(registry, settings, visitors))
     app.include_router(generate_vllm.create_router(registry, settings, visitors))
     app.include_router(openai.create_router(registry, settings, visitors))

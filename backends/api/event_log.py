@@ -1,8 +1,10 @@
-"""Records → lines of the log: a request's arrival and its end, and what becomes of engines.
+"""Records → lines of the log: a request's arrival and its end, and what becomes of engines; with them what
+was refused over HTTP, which leaves no record.
 
 event=arrived  backend=paged request_id=… source=chat stream=true prompt_tokens=29 max_tokens=64
 event=finished backend=paged request_id=… reason=length prompt_tokens=29 output_tokens=64 queue_s=… …
 event=engine   backend=paged state=crashed reason="The paged worker was ended by SIGKILL."
+event=refused  method=POST route=/v1/chat/completions status=429
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 DIGITS = 6
 """Of durations, in seconds."""
+FIRST_REFUSAL, FAILURE = 400, 500
+"""Statuses of HTTP."""
 BAD_STATES = (State.CRASHED, State.UNAVAILABLE)
 
 
@@ -68,6 +72,12 @@ class EventLog:
             e2e_s=_rounded(timeline.e2e),
             total_s=_rounded(finished.time - timeline.arrived.time),
         )
+
+    def answered(self, method: str, route: str, status: int) -> None:
+        """``route`` as it was declared: what was asked for in its place is the visitor's text."""
+        if status >= FIRST_REFUSAL:
+            level = logging.ERROR if status == FAILURE else logging.INFO
+            say(logger, level, "refused", method=method, route=route, status=status)
 
 
 def _rounded(seconds: float | None) -> float | None:

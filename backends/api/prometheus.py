@@ -30,7 +30,7 @@ OnEnd = Callable[[str, RequestTimeline], None]
 
 
 class PrometheusMetrics:
-    """All metrics of one server; each has the label ``backend``."""
+    """All metrics of one server; each has the label ``backend``, but for the count of HTTP responses."""
 
     def __init__(self, on_end: OnEnd = lambda backend, timeline: None) -> None:
         self._on_end = on_end
@@ -43,6 +43,12 @@ class PrometheusMetrics:
         self._histograms = Histograms(self._registry)
         self._add_counters()
         self._add_gauges()
+        self._responses = Counter(
+            "servescope_http_responses",
+            "Responses over HTTP, by route and status.",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
 
     def _add_counters(self) -> None:
         self._arrived = self._counter("requests_arrived", "Requests accepted.", "source")
@@ -154,6 +160,10 @@ class PrometheusMetrics:
             )
             self._misdelivered.labels(backend).inc(fresh)
             self._num_misdelivered[backend] = sample.num_misdelivered
+
+    def answered(self, method: str, route: str, status: int) -> None:
+        """Count one response over HTTP, as it begins."""
+        self._responses.labels(method, route, status).inc()
 
     # When asked
 

@@ -63,6 +63,30 @@ async def test_each_request_has_one_line_as_it_arrives_and_one_as_it_ends_and_no
     assert caplog.records
 
 
+async def test_what_is_refused_over_http_is_counted_and_logged_by_its_route_and_never_by_its_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "backends")
+    async with serving() as server, server.client() as client:
+        await client.post("/generate", json={"prompt": MARKER, "max_tokens": 0})
+        await client.post("/control/naive/" + MARKER)
+        await client.get("/" + MARKER)
+        await client.request("TRACE", "/health")
+        metrics = (await client.get("/metrics")).text
+
+    told = [(line["method"], line["route"], line["status"]) for line in events(caplog, "refused")]
+    assert told == [
+        ("POST", "/generate", 400),
+        ("POST", "/control/{backend}/{action}", 404),
+        ("GET", "", 404),
+        ("other", "/health", 405),
+    ]
+    for method, route, status in told:
+        labels = f'{{method="{method}",route="{route}",status="{status}"}}'
+        assert f"servescope_http_responses_total{labels} 1.0" in metrics
+    assert MARKER not in metrics.lower()
+
+
 async def test_a_crash_is_an_error_with_its_reason_and_progress_makes_no_lines(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -116,13 +116,13 @@ async def test_metrics_count_what_a_request_cost() -> None:
 
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:
-    """Name and label values, the backend first → value; without histogram buckets."""
+    """Name and label values, the backend first or empty → value; without histogram buckets."""
     found: dict[tuple[str, ...], float] = {}
     for family in text_string_to_metric_families(text.decode()):
         for sample in family.samples:
             labels = dict(sample.labels)
             if "le" not in labels:
-                found[sample.name, labels.pop("backend"), *labels.values()] = sample.value
+                found[sample.name, labels.pop("backend", ""), *labels.values()] = sample.value
     return found
 
 

@@ -73,8 +73,12 @@ async def test_a_class_streams_at_once_and_each_gets_the_answer_it_would_get_alo
     engine: PagedEngine, client: AsyncOpenAI
 ) -> None:
     alone = [await stream(client, prompt) for prompt in PROMPTS]
+    await engine.control(ControlAction.PAUSE)
     watch = Watch(engine)
-    together = await asyncio.gather(*(stream(client, prompt) for prompt in PROMPTS))
+    asking = [asyncio.create_task(stream(client, prompt)) for prompt in PROMPTS]
+    await watch.until(lambda: len(watch.arrived()) == NUM_CLIENTS)
+    await engine.control(ControlAction.RESUME)
+    together = await asyncio.gather(*asking)
 
     assert [text for _, text, _ in together] == [text for _, text, _ in alone]
     assert len({text for _, text, _ in together}) == NUM_CLIENTS

@@ -22,6 +22,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from app import ENGINES
+from backends.logs import EventFormatter
 from backends.records import RequestArrived, RequestFinished
 from backends.settings import Settings
 from tests.api.place import Place, place
@@ -217,6 +218,28 @@ async def test_no_word_and_no_secret_id_of_a_visitor_is_in_any_byte_sent_to_anot
     assert bens.with_any_of(b'"type":"token"'.decode()), "he does see her engine's records"
     assert bens.with_any_of(WORD, SALT, VISITOR, SESSION, race_id, run_id) == []
     print(f"{len(bens.parts):,} parts, {sum(len(content) for _, content in bens.parts):,} bytes")
+
+
+async def test_an_event_of_the_page_that_fails_is_logged_with_its_place_and_without_a_word_of_the_visitor(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With too few values, at which Gradio repeats all that it was given; and with a choice that is none."""
+    received = Received()
+    async with place(Settings(), FakeBackend("naive")) as here, here.client() as ada:
+        config = (await ada.get("/config")).json()
+        event = next(event for event in config["dependencies"] if event["api_name"] == "send")
+        for data in ([WORD], [WORD] * len(event["inputs"])):
+            body = {"data": data, "fn_index": event["id"], "session_hash": SESSION}
+            (await ada.post("/gradio_api/queue/join", json=body)).raise_for_status()
+            await read_events(ada, SESSION, received)
+
+    assert received.text.count('"success":false') == 2
+    failed = [record for record in caplog.records if record.msg == "page_failed"]
+    assert len(failed) == 2
+    for record in failed:
+        assert "gradio" in record.fields["where"]  # type: ignore[attr-defined]
+    assert WORD not in "".join(capfd.readouterr())
+    assert WORD not in "".join(EventFormatter("json").format(record) for record in caplog.records)
 
 
 def ids_in(received: Received) -> tuple[str, str]:

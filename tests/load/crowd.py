@@ -24,11 +24,12 @@ class Crowd:
         self._num_chats = chats
         self._num_streams = streams
         self.answers: list[Answer] = []
+        self._deadline = 0.0
 
     async def ask_for(self, seconds: float) -> None:
-        """Ask for so long; what is under way then is waited for."""
+        """Ask for so long, or until ``stop``; what is under way then is waited for."""
         page = await PageChat.of(self._client) if self._num_chats else None
-        deadline = time.monotonic() + seconds
+        self._deadline = time.monotonic() + seconds
 
         async def chat(asked: Question) -> Answer:
             assert page is not None
@@ -48,10 +49,14 @@ class Crowd:
                 (Route.TEACHING, teaching, self._num_streams - num_openai),
             ):
                 for number in range(count):
-                    clients.create_task(self._repeat(ask, question(route, number), deadline))
+                    clients.create_task(self._repeat(ask, question(route, number)))
 
-    async def _repeat(self, ask: Ask, asked: Question, deadline: float) -> None:
-        while time.monotonic() < deadline:
+    def stop(self) -> None:
+        """Nobody asks again."""
+        self._deadline = 0.0
+
+    async def _repeat(self, ask: Ask, asked: Question) -> None:
+        while time.monotonic() < self._deadline:
             try:
                 answer = await ask(asked)
             except httpx.HTTPError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import time
 from typing import Any
@@ -38,11 +39,12 @@ async def in_turns(server: Server, *, streams: int, viewers: int, turns: int, se
     measured: list[Turn] = []
     async with http_client(server.address) as client:
         crowd = Crowd(client, server.backend, chats=0, streams=streams)
-        asking = asyncio.create_task(crowd.ask_for(2 * turns * (seconds + SETTLING) + SETTLING))
+        asking = asyncio.create_task(crowd.ask_for(math.inf))  # nobody knows how long viewers take to open
         await asyncio.sleep(SETTLING)
         for pair in range(turns):
             order = (0, viewers) if pair % 2 == 0 else (viewers, 0)
             measured += [await _turn(server, count, seconds) for count in order]
+        crowd.stop()
         await asking
     return measured
 
