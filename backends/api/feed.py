@@ -24,8 +24,8 @@ from backends.recorder import Entry, Moment, Recorder, RecordsDropped
 from backends.records import AnyRecord, EngineState, encode_record
 from backends.registry import Registry
 
-MIN_INTERVAL = 0.05
-"""Seconds between two ticks: at most 20 frames a second."""
+MIN_INTERVAL = 0.033
+"""Seconds between two ticks: at most 30 frames a second."""
 FRAME_RECORDS = 500
 FRAME_BYTES = 256 * 1024
 """A frame is ended at either; a single larger record still makes one."""

@@ -16,6 +16,7 @@ import uvicorn
 from playwright.async_api import ConsoleMessage, Locator, Page, Request, Response, expect
 
 from app import create_app, server_config
+from backends.archive import Archive
 from backends.registry import Registry
 from backends.settings import Settings
 from backends.shelf import Shelf
@@ -106,10 +107,12 @@ async def running_site() -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def serving(engines: dict[str, FakeBackend], shelf: Shelf | None = None) -> AsyncIterator[str]:
+async def serving(
+    engines: dict[str, FakeBackend], shelf: Shelf | None = None, archive: Archive | None = None
+) -> AsyncIterator[str]:
     """The whole server over these engines and recordings, at its address."""
     registry = Registry({name: lambda engine=engine: engine for name, engine in engines.items()})
-    app = create_app(SETTINGS, registry, shelf)
+    app = create_app(SETTINGS, registry, shelf, archive)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = server_config(app, SETTINGS)
         config.timeout_graceful_shutdown = 1

@@ -15,6 +15,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 from pytest_asyncio import fixture
 
+from backends.archive import Archive
 from backends.shelf import Shelf, read_recordings
 from tests.browser.reducer_state import live_state, replayed_state, say_the_same
 from tests.browser.site import SETTINGS, Complaints, serving
@@ -209,3 +210,20 @@ async def test_a_file_from_here_is_read_here_and_a_bad_one_is_refused_with_its_l
     await expect(status).to_be_hidden()
     assert set(sent) <= {"GET "}, "its icon perhaps, but nothing of the file"
     assert "trace=" not in page.url
+
+
+async def test_an_engine_whose_records_cannot_be_written_says_so_beside_its_name(
+    visitor: BrowserContext, tmp_path: Path
+) -> None:
+    engine = FakeBackend("naive", settings=SETTINGS)
+    archive = Archive(tmp_path / "gone", [engine.recorder])
+    async with serving({"naive": engine}, archive=archive) as url, asyncio.timeout(20):
+        await engine.start()
+        while archive.problem("naive") is None:
+            await asyncio.sleep(0.01)  # it writes in a thread of its own, which tells nobody
+        page = await visitor.new_page()
+        await page.goto(f"{url}?tab=traces")
+        told = page.get_by_text("Its records are not being written: No such file or directory")
+        await expect(told).to_be_visible()
+        await page.close()
+    await engine.stop()

@@ -6,10 +6,12 @@ import asyncio
 import math
 import statistics
 import time
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
+from backends.records import StepRecord
 from tests.load.crowd import Crowd, http_client
 from tests.load.figures import rate_between
 from tests.load.log import EngineLog
@@ -81,8 +83,26 @@ def result(turns: list[Turn], log: EngineLog) -> dict[str, Any]:
         "ratios": ratios,
         "ratio": statistics.median(ratios),
         "ratio_of_all": sum(speeds[1]) / sum(speeds[0]),
+        "steps_without": _steps(log.steps(), without),
+        "steps_with": _steps(log.steps(), watched),
         "web_cores_for_each_viewer": extra / watched[0].viewers,
         "viewers_own_cores": statistics.mean(turn.client for turn in watched),
         "turns": msgspec.to_builtins(turns),
         "faults": [],
+    }
+
+
+def _steps(steps: list[StepRecord], turns: list[Turn]) -> dict[str, float]:
+    """What the steps of these turns were like: medians of their time, and of what lies between two."""
+    of_turns = [[step for step in steps if turn.begin <= step.start_time < turn.end] for turn in turns]
+    measured = [step for of_turn in of_turns for step in of_turn]
+    gaps = [
+        after.start_time - before.start_time - before.duration
+        for of_turn in of_turns
+        for before, after in pairwise(of_turn)
+    ]
+    return {
+        "rows": statistics.mean(len(step.rows) for step in measured),
+        "seconds": statistics.median(step.duration for step in measured),
+        "gap_seconds": statistics.median(gaps),
     }

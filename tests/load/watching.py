@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from tests.load.server import Server
 from tests.load.viewers import Report
 
 PATIENCE = 90.0
+GIVING_WAY = 19
 
 
 class Room:
@@ -40,11 +42,10 @@ class Room:
 
 @asynccontextmanager
 async def room(server: Server, count: int, *, elsewhere: bool = False) -> AsyncIterator[Room]:
-    """``count`` viewers, each with its first frame; ended whatever happens. ``elsewhere``: their process
-    gives way to all others, as near as can be to one on a machine of its own."""
+    """``count`` viewers, each with its first frame; ended whatever happens. ``elsewhere``: from then on their
+    process gives way to all others, as near as can be to one on a machine of its own."""
     file = server.folder / "viewers.msgpack"
     process = await asyncio.create_subprocess_exec(
-        *(("nice", "-n", "19") if elsewhere else ()),
         *(sys.executable, "-m", "tests.load.viewers", server.address, server.backend, str(count), str(file)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -54,6 +55,8 @@ async def room(server: Server, count: int, *, elsewhere: bool = False) -> AsyncI
         said = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
         if said != b"ready\n":
             raise RuntimeError("The viewers could not open; what they said is above")
+        if elsewhere:
+            psutil.Process(process.pid).nice(GIVING_WAY)
         yield Room(process, server, file)
     finally:
         if process.returncode is None:
