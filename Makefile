@@ -1,12 +1,15 @@
 # make run ARGS="--port 7861"     the page, after installing what it needs
 # make bench DEVICE=cuda          every engine on the same work, on a GPU
 # make test ARGS="tests/unit"     the checks, then every test (or those named)
+# make test WORKERS=0             one test at a time
 # make help                       all targets
 
 PYTHON ?= python3
 VENV := .venv
 ARGS ?=
 DEVICE ?= cpu
+# Files of tests at once: much of their time is spent waiting for processes to start.
+WORKERS ?= 2
 
 PLATFORM := $(shell uname -s)-$(shell uname -m)
 BIN := $(VENV)/$(if $(findstring _NT,$(PLATFORM)),Scripts,bin)
@@ -43,7 +46,7 @@ run: $(INSTALLED)  ## start the server: make run ARGS="--port 7861"
 
 test: check tools  ## check, then all tests, or those named in ARGS
 	node --test $(wildcard tests/js/*.test.js tests/js/*.test.mjs)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(INSTALLED_DEV)  ## format, lint, types and known vulnerabilities, changing nothing
 	$(BIN)/ruff format --check .

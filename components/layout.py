@@ -17,8 +17,8 @@ from components.classroom import CLASSROOM
 from components.document import DocumentHead
 from components.header import create_header
 from components.lessons import LESSONS
+from components.page_blocks import PageBlocks
 from components.playground import PLAYGROUND
-from components.private_blocks import PrivateBlocks
 from components.sizing import SIZING
 from components.static import add_static_routes
 from components.tab import Page, Tab
@@ -36,7 +36,7 @@ it is the engine that refuses, in words, and nobody waits unseen in a queue of G
 
 def create_page(registry: Registry, settings: Settings, visitors: Visitors) -> gr.Blocks:
     """The page over these engines. Every part is created, then every event bound."""
-    with PrivateBlocks(title="Servescope", analytics_enabled=False, fill_width=True) as blocks:
+    with PageBlocks(title="Servescope", analytics_enabled=False, fill_width=True) as blocks:
         page = Page(blocks, registry, settings, visitors, PageWords(), create_browser())
         tabs = TABS if registry.names else TABS_WITHOUT_ENGINE
         create_header(page, tabs)

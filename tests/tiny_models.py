@@ -46,17 +46,19 @@ def make_tiny_model(
     tokenizer: TokenizerKind = "bytes",
     chat_template: bool | None = None,
     max_positions: int = MAX_POSITIONS,
+    head_dim: int = 8,
     seed: int = 0,
 ) -> Path:
     """Write config, safetensors weights and tokenizer into ``folder``, and return it.
 
-    ``chat_template=None`` gives every architecture but OPT one, as the real ones have it.
+    ``chat_template=None`` gives every architecture but OPT one, as the real ones have it. ``head_dim`` is
+    not for OPT; vLLM's attention for CPUs wants 32 or more.
     """
     wrapped = PreTrainedTokenizerFast(tokenizer_object=_TOKENIZERS[tokenizer](), **SPECIAL_TOKENS)
     if chat_template if chat_template is not None else architecture != "opt":
         wrapped.chat_template = CHAT_TEMPLATE
     torch.manual_seed(seed)
-    config = _config(architecture, wrapped, max_positions)
+    config = _config(architecture, wrapped, max_positions, head_dim)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     _make_decided(model, sorted(_may_emit(wrapped, tokenizer)))
     model.generation_config.eos_token_id = wrapped.eos_token_id
@@ -74,7 +76,9 @@ def prepare_tiny_model(
     return build(locate(str(source)), folder / "cache", lambda fraction, sentence: None)
 
 
-def _config(architecture: Architecture, wrapped: PreTrainedTokenizerFast, max_positions: int) -> object:
+def _config(
+    architecture: Architecture, wrapped: PreTrainedTokenizerFast, max_positions: int, head_dim: int
+) -> object:
     common = {
         "vocab_size": len(wrapped),
         "hidden_size": 32,
@@ -90,7 +94,7 @@ def _config(architecture: Architecture, wrapped: PreTrainedTokenizerFast, max_po
     if architecture == "opt":
         return AutoConfig.for_model("opt", ffn_dim=64, word_embed_proj_dim=32, init_std=0.3, **common)
     return AutoConfig.for_model(
-        architecture, intermediate_size=64, num_key_value_heads=2, head_dim=8, **common
+        architecture, intermediate_size=64, num_key_value_heads=2, head_dim=head_dim, **common
     )
 
 

@@ -14,6 +14,9 @@ import httpx
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
+from gradio.routes import App
+from gradio.state_holder import StateHolder
+
 from app import create_app, server_config
 from backends.registry import Registry
 from backends.settings import Settings
@@ -28,6 +31,8 @@ class Place:
     address: str
     routes: list[tuple[str, str]]
     """Method and path of each, Gradio's with them."""
+    sessions: StateHolder
+    """What Gradio keeps of each page load."""
 
     def client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=f"http://{self.address}", timeout=20, trust_env=False)
@@ -47,7 +52,8 @@ async def place(settings: Settings, *backends: FakeBackend) -> AsyncIterator[Pla
         await server.listening.wait()
         try:
             address = f"127.0.0.1:{listener.getsockname()[1]}"
-            yield Place(address, [*routes_of(app.routes)])
+            (page,) = (route.app for route in app.routes if isinstance(getattr(route, "app", None), App))
+            yield Place(address, [*routes_of(app.routes)], page.state_holder)
         finally:
             server.should_exit = True
             await running

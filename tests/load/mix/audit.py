@@ -16,8 +16,10 @@ from backends.naive.engine import NaiveEngine
 from backends.records import AnyRecord, FinishReason, RequestArrived, RequestFinished, Source, TokenEmitted
 from backends.remote.engine import RemoteBackend
 from tests.load.mix.clients import DEADLINE, End, Notes, Sent
-from tests.load.mix.site import NUM_BLOCKS, REMOTE_WORDS, Site
+from tests.load.mix.site import NUM_BLOCKS, REMOTE_WORDS, VLLM_NUM_BLOCKS, Site
 
+WHOLE_POOLS = {"paged": NUM_BLOCKS, "vllm": VLLM_NUM_BLOCKS - 1}
+"""Free blocks when nobody holds one; vLLM's null block never is."""
 RAN_OUT = (FinishReason.STOP, FinishReason.LENGTH)
 
 
@@ -99,8 +101,9 @@ def _left_over(engine: Backend) -> Iterator[str]:
     if isinstance(engine, RemoteBackend):
         held |= {"requests": engine._in_flight._running, "seats": engine._in_flight._seats._seat_of}
     yield from (f"{what} left: {left}" for what, left in held.items() if left)
-    if engine.info.name == "paged" and (snapshot.num_free_blocks, snapshot.ref_counts) != (NUM_BLOCKS, {}):
-        yield f"{snapshot.num_free_blocks} of {NUM_BLOCKS} blocks free, shared: {snapshot.ref_counts}"
+    whole = WHOLE_POOLS.get(engine.info.name)
+    if whole is not None and (snapshot.num_free_blocks, snapshot.ref_counts) != (whole, {}):
+        yield f"{snapshot.num_free_blocks} of {whole} blocks free, shared: {snapshot.ref_counts}"
 
 
 def _wrong_records(records: list[AnyRecord], sent: list[Sent]) -> Iterator[str]:

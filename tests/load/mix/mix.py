@@ -16,6 +16,9 @@ from tests.load.mix.site import Site, mixed_site
 CATCH_UP = 10.0
 """Seconds within which ``/metrics`` must have counted the last record."""
 
+SHORT_REST, LONG_REST = (0.2, 1.5), (0.5, 8.0)
+"""Seconds between two troubles of an engine; long for one that takes seconds to come back."""
+
 
 @dataclass
 class Outcome:
@@ -25,9 +28,11 @@ class Outcome:
     problems: list[str]
 
 
-async def run_mix(folder: Path, seconds: float, seed: int, *, num_visitors: int = 12) -> Outcome:
+async def run_mix(
+    folder: Path, seconds: float, seed: int, *, num_visitors: int = 12, with_vllm: bool = False
+) -> Outcome:
     """Raises when a request does not end within its deadline."""
-    async with mixed_site(folder) as site:
+    async with mixed_site(folder, with_vllm=with_vllm) as site:
         records = {name: Records(engine) for name, engine in site.engines.items()}
         notes = Notes()
         await _everybody(site, notes, seconds, seed, num_visitors)
@@ -64,7 +69,8 @@ async def _everybody(site: Site, notes: Notes, seconds: float, seed: int, num_vi
         for number in range(num_visitors):
             group.create_task(Visitor(site, notes, f"{seed}/{number}").run(until))
         for name in site.engines:
-            group.create_task(trouble(site, notes, name, f"{seed}/{name}", until))
+            rest = LONG_REST if name == "vllm" else SHORT_REST
+            group.create_task(trouble(site, notes, name, f"{seed}/{name}", until, rest))
         group.create_task(races(site, notes, f"{seed}/races", until))
         group.create_task(come_and_go(site, notes, f"{seed}/pages", until))
 

@@ -1,4 +1,4 @@
-"""The server of a mix: every engine that a machine without a GPU runs quickly, on one tiny model."""
+"""The server of a mix: every engine, on one tiny model."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from backends.registry import Registry
 from backends.remote.engine import RemoteBackend
 from backends.settings import Settings
 from backends.visitors import Visitors
+from backends.vllm_async.engine import VllmEngine
 from tests.fakes import make_fake
 from tests.listening import ListeningServer
 from tests.remote_servers.base import RemoteServer, running
@@ -33,6 +34,9 @@ from tests.tiny_models import make_tiny_model
 KEY = "only for the teacher"
 NUM_BLOCKS = 24
 """Of four slots: three of the longest requests fill them, so there are preemptions."""
+VLLM_BLOCK_SIZE, VLLM_NUM_BLOCKS = 32, 8
+"""What its attention for CPUs can do; one of them is its null block."""
+VLLM_HEAD_DIM = 32
 REMOTE_WORDS = (" once", " upon", " a", " time", " there", " was", " a", " batch", " of", " four")
 REMOTE_INTERVAL = 0.005
 """Seconds that the remote server takes for a token, so that a client can leave midway."""
@@ -73,15 +77,15 @@ class Site:
 
 
 @asynccontextmanager
-async def mixed_site(folder: Path) -> AsyncIterator[Site]:
+async def mixed_site(folder: Path, *, with_vllm: bool) -> AsyncIterator[Site]:
     """Open to strangers, so that shares are counted too; limits are small, so that they are reached."""
-    model = make_tiny_model(folder / "llama", tokenizer="words")
+    model = make_tiny_model(folder / "llama", tokenizer="words", head_dim=VLLM_HEAD_DIM)
     server = PacedVllm(words=REMOTE_WORDS)
     async with running(server) as remote_url:
         settings = Settings(
             model=str(model),
             cache_dir=folder / "cache",
-            backends=("naive", "generate", "paged", "remote"),
+            backends=("naive", "generate", "paged", "remote", *(("vllm",) if with_vllm else ())),
             remote_url=(remote_url,),
             max_model_len=64,
             max_tokens=48,
@@ -99,6 +103,9 @@ async def mixed_site(folder: Path) -> AsyncIterator[Site]:
             "paged": PagedEngine(settings),
             "remote": RemoteBackend(settings),
         }
+        if with_vllm:
+            pool = {"block_size": VLLM_BLOCK_SIZE, "num_blocks": VLLM_NUM_BLOCKS}
+            engines["vllm"] = VllmEngine(settings.model_copy(update=pool))
         registry = Registry({name: lambda engine=engine: engine for name, engine in engines.items()})
         visitors = Visitors(settings)
         app = FastAPI()
