@@ -9,6 +9,7 @@ import { Transport } from './transport.js';
 import { keepTab } from './mount.js';
 import { loadWords } from './words.js';
 import { showChatMeta } from './chat_meta.js';
+import { whenever } from './page/whenever.js';
 import { hasOption, showStates, watchChoice } from './backend_choice.js';
 
 const ADDRESS_DELAY = 300; // a browser allows only so many changes of the address a second
@@ -140,6 +141,7 @@ async function start() {
     showStates(store, words);
     showChatMeta(store, words);
   });
+  whenever('#backend-choice label', () => showStates(store, words)); // an idle engine tells nothing for long
   window.addEventListener('servescope:mine', ({ detail }) => {
     store.mine.add(detail.requestId);
     store.set({ lastMine: detail.requestId });

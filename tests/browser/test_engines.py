@@ -36,6 +36,23 @@ async def test_choosing_an_engine_describes_it_and_follows_its_feed(page: ChatPa
     await page.page.wait_for_url("**/?backend=generate")
 
 
+async def test_an_option_that_is_drawn_anew_has_its_state_though_the_engine_tells_nothing(
+    page: ChatPage,
+) -> None:
+    option = page.engine("naive")
+    await page.page.wait_for_function("window.servescope.store.engines.has('naive')")
+    state = await page.page.evaluate("window.servescope.store.engines.get('naive').state")
+    await expect(option).to_have_attribute("data-state", state)
+    await option.evaluate(
+        """(label) => {
+            const anew = label.cloneNode(true);
+            delete anew.dataset.state;
+            label.replaceWith(anew);
+        }"""
+    )
+    await expect(option).to_have_attribute("data-state", state)
+
+
 async def test_an_engine_with_two_ways_to_run_lets_one_choose(
     site: Site, open_page: OpenPage, asked: list[GenerationRequest]
 ) -> None:
