@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { History } from '../../assets/js/history.js';
 import { apply, initialState } from '../../assets/js/reducer.js';
 import { arrived, finished, header, longRun, row, step } from './records.js';
@@ -113,3 +115,41 @@ test('an empty history has nothing to show', () => {
   history.push(header());
   assert.ok(history.isEmpty);
 });
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc');
+
+function heapNow() {
+  collectGarbage();
+  return process.memoryUsage().heapUsed;
+}
+
+/** Sixteen at a time, each with so many tokens, arriving as from a socket. @param {History} history */
+function serve(history, firstStep, lastStep, numTokens) {
+  const running = [];
+  const push = (record) => history.push(JSON.parse(JSON.stringify(record)));
+  for (let now = firstStep; now < lastStep; now += 1) {
+    for (; running.length < 16; running.push({ id: `request-${now}-${running.length}`, done: 0 })) {
+      push(arrived(`request-${now}-${running.length}`, { time: now }));
+    }
+    push(step(now, running.map(({ id, done }) => row(id, 1, done))));
+    for (const request of [...running]) {
+      push({ type: 'token', request_id: request.id, index: request.done, step_id: now, time: now + 0.5 });
+      request.done += 1;
+      if (request.done < numTokens) continue;
+      push(finished(request.id, now + 0.6));
+      running.splice(running.indexOf(request), 1);
+    }
+  }
+}
+
+for (const numTokens of [4, 30, 200]) {
+  test(`the size that is counted is the memory that grows, with requests of ${numTokens} tokens`, () => {
+    const history = new History();
+    serve(history, 0, 1500, numTokens); // what is bounded otherwise is full
+    const before = { heap: heapNow(), size: history.size };
+    serve(history, 1500, 4500, numTokens);
+    const share = (history.size - before.size) / (heapNow() - before.heap);
+    assert.ok(share > 0.7 && share < 1.4, `${share} of it`);
+  });
+}

@@ -44,19 +44,10 @@ INSTRUMENT = """() => {
 """Steps and tokens wait from their arrival in the page until the batch panel is drawn anew; the animation
 frame after that one begins when it is on the screen."""
 
-FRAMES = "new Promise((done) => setTimeout(() => requestAnimationFrame(done), 1000))"
-
 TAKE = """() => {
     const {lateness, draws} = window.loadSeen;
     return {lateness: lateness.splice(0), draws: draws.splice(0)};
 }"""
-
-
-FORGET = """() => {
-    const {store} = window.servescope;
-    store.history = new store.history.constructor();
-}"""
-"""The history begins anew, as when another engine is chosen."""
 
 
 class Pixels(msgspec.Struct, frozen=True):
@@ -126,12 +117,6 @@ class LivePage:
             int(metrics["JSEventListeners"]),
             self._memory(),
         )
-
-    async def weight_without_history(self) -> Weight:
-        """The last look: from here on there is nothing to scrub through."""
-        await self.page.evaluate(FORGET)
-        await self.page.evaluate(FRAMES)  # what was drawn of it is drawn anew
-        return await self.weight()
 
     def _memory(self) -> float:
         sizes = []

@@ -55,7 +55,6 @@ def watched(run: Figures) -> Iterator[tuple[str, str]]:
     for name, of in MEMORY.items():
         values = [of(sample) for sample in memory]
         yield name, f"{values[0]:,.0f} at first, {values[-1]:,.0f} at last, {max(values):,.0f} at most"
-    yield "The page's heap once its history is let go, MiB", f"{run['heap_without_history_mib']:,.0f}"
     for name, slope in (run["growth_mib_a_minute"] or {}).items():
         yield f"Growth of {name} in the second half", f"{slope:+.2f} MiB a minute"
 

@@ -38,7 +38,6 @@ class Watched(msgspec.Struct):
     end: float
     pixels: list[Pixels]
     samples: list[Sample]
-    without_history: Weight
     problems: list[str]
     """Of the answers, by who asked."""
 
@@ -57,10 +56,9 @@ async def watch(server: Server, sizes: Sizes, seconds: float) -> Watched:
         await page.begin()
         pixels, samples = await _look_on(server, page, begin, begin + seconds)
         end = time.monotonic()
-        without_history = await page.weight_without_history()
         await asking
     problems = [f"{a.question.route} {a.question.client}: {a.problem}" for a in crowd.answers if a.problem]
-    return Watched(sizes, begin, end, pixels, samples, without_history, problems)
+    return Watched(sizes, begin, end, pixels, samples, problems)
 
 
 async def _look_on(
@@ -89,7 +87,6 @@ def result(watched: Watched, log: EngineLog) -> dict[str, Any]:
         "tokens_a_second": rate_between(log.token_times(), watched.begin, watched.end),
         "clock_error_seconds": max(span.clock_error for span in watched.pixels),
         "growth_mib_a_minute": growth(watched.samples),
-        "heap_without_history_mib": watched.without_history.heap,
         "memory": [msgspec.to_builtins(sample) for sample in watched.samples],
         "faults": watched.problems,
     }
