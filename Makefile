@@ -1,15 +1,16 @@
 # make run ARGS="--port 7861"     the page, after installing what it needs
 # make bench DEVICE=cuda          every engine on the same work, on a GPU
 # make test ARGS="tests/unit"     the checks, then every test (or those named)
-# make test WORKERS=0             one test at a time
+# make test WORKERS=2             two files of tests at a time
 # make help                       all targets
 
 PYTHON ?= python3
 VENV := .venv
 ARGS ?=
 DEVICE ?= cpu
-# Files of tests at once: much of their time is spent waiting for processes to start.
-WORKERS ?= 2
+# Files of tests at once. Two save a third of the time on two cores, and real engines that share these can
+# then be slower than their tests wait.
+WORKERS ?= 0
 
 PLATFORM := $(shell uname -s)-$(shell uname -m)
 BIN := $(VENV)/$(if $(findstring _NT,$(PLATFORM)),Scripts,bin)
