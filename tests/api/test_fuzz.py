@@ -31,9 +31,8 @@ from tests.fuzzing import fuzzing
 
 FUZZING = fuzzing(20)
 """Examples of a route, as its description has it and as it does not each."""
-FEW = 4
-"""Routes, of 31, that may be asked nothing they serve. Which are, changes with every constant in our source,
-since Hypothesis tries those; an experiment that has ended cannot be ended in any case."""
+RUNS = "POST /lessons/{slug}/runs"
+"""Asked late: only the last runs are kept, and the one that is known is asked for."""
 PATIENCE = 20
 """Seconds for an answer; what an engine of these tests is asked takes milliseconds."""
 
@@ -62,7 +61,9 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-WORKLOADS = st.fixed_dictionaries(
+# What is served stands first in these and is drawn as often as all else: what Hypothesis tries changes with
+# every constant in our source, and a route must be asked something that it serves all the same.
+WORKLOADS = st.just({"students": 1, "output_tokens": [2]}) | st.fixed_dictionaries(
     {"students": st.integers(1, 3)},
     optional={
         "arrivals": st.sampled_from(["burst", "uniform", "poisson"]) | JSON_VALUES,
@@ -119,7 +120,7 @@ async def what_there_is(server: Served, client: httpx.AsyncClient) -> Known:
         engine=one_of(list(server.backends)),
         model=one_of(list(server.backends)),
         action=one_of(list(ControlAction)),
-        slug=one_of(slugs()),
+        slug=st.just("shape-of-a-batch") | one_of(slugs()),
         lang=st.just("ko"),
         name=one_of([recording["name"] for recording in recordings[:3]]),
         symbol=one_of(
@@ -129,7 +130,8 @@ async def what_there_is(server: Served, client: httpx.AsyncClient) -> Known:
         race_id=st.just(begun.json()["race_id"]),
         run_id=st.just(run_id),
         workload=WORKLOADS,
-        entries=st.lists(st.fixed_dictionaries({"backend": one_of(list(server.backends))}), max_size=2),
+        entries=st.just([{"backend": "naive"}])
+        | st.lists(st.fixed_dictionaries({"backend": one_of(list(server.backends))}), max_size=2),
         prompt=st.just("one two"),
         max_tokens=st.integers(1, 3),
     )
@@ -149,7 +151,7 @@ async def test_no_route_fails_or_hangs_whatever_it_is_asked() -> None:
         print(f"{label:45}", dict(sorted(counted.items())))
     print(f"{len(statuses)} routes, {sum(counted.total() for counted in statuses.values()):,} requests")
     never_served = {label for label, counted in statuses.items() if min(counted) >= 300}
-    assert len(never_served) <= FEW, never_served
+    assert never_served <= {"DELETE /lessons/runs/{run_id}"}  # the run that is known has ended
 
 
 def ask_everything(schema: Any, server: Served, known: Known) -> dict[str, Counter[int]]:
@@ -158,7 +160,7 @@ def ask_everything(schema: Any, server: Served, known: Known) -> dict[str, Count
     operations = [result.ok() for result in schema.get_all_operations()]
     with requests.Session() as session:
         session.trust_env = False
-        for operation in sorted(operations, key=lambda one: one.method == "delete"):
+        for operation in sorted(operations, key=lambda one: (one.method == "delete", one.label == RUNS)):
             statuses[operation.label] = Counter(ask(operation, server, known, session))
     return statuses
 
