@@ -33,15 +33,15 @@ _preparations: dict[tuple[int, str, Path], _Preparation] = {}
 async def prepare_model(spec: str, cache_dir: Path, on_progress: OnProgress) -> PreparedModel:
     """The model, ready to be loaded. At once if it was prepared before and is untouched.
 
-    Concurrent callers share one child; when the last of them is cancelled, the child is killed.
-    Raises ``EngineUnavailable`` in plain words.
+    Concurrent callers share one child; when the last of them is cancelled, the child is killed, and
+    it is gone when that caller's ``CancelledError`` is raised. Raises ``EngineUnavailable`` in plain words.
     """
     source = await asyncio.to_thread(locate, spec)
     model = await asyncio.to_thread(find_untouched, source, cache_dir)
     if model is not None:
         return model
     key = (id(asyncio.get_running_loop()), spec, cache_dir)
-    if key not in _preparations:
+    if key not in _preparations or _preparations[key].is_over:
         _preparations[key] = _Preparation(spec, cache_dir)
     preparation = _preparations[key]
     try:
@@ -75,6 +75,7 @@ class _Preparation:
             if not self._listeners and not self._task.done():
                 self._abandoned = True
                 self._task.cancel()
+                await asyncio.wait([self._task])
 
     def _tell(self, progress: PrepareProgress) -> None:
         self._last = progress

@@ -200,16 +200,13 @@ async def test_whoever_leaves_while_the_engine_is_held_is_gone_without_another_s
 
 
 async def test_whoever_leaves_during_a_step_is_gone_when_it_ends(engine: GenerateEngine) -> None:
+    (a,) = await held(engine, request("A", " a" * 50))
     watch = Watch(engine)
-    client = Client(engine, request("A", max_tokens=50))
-    await watch.until(lambda: len(watch.steps) >= 3)
-    await client.leave()
-    await watch.until(lambda: "A" in watch.finished())
-    assert watch.finished()["A"] is FinishReason.ABORT
-    steps_at_the_end = len(watch.steps)
-    assert steps_at_the_end < 50
+    await engine.control(ControlAction.STEP)  # the step is not waited for
+    await a.leave()
+    await watch.until(lambda: watch.finished() == {"A": FinishReason.ABORT})
     await run(engine, Client(engine, request("B", max_tokens=1)))
-    assert watch.batches[steps_at_the_end:] == ["B"]
+    assert watch.batches in (["A", "B"], ["B"]), "the second where the step had not begun"
 
 
 async def test_a_visitor_who_leaves_takes_all_own_requests_along(engine: GenerateEngine) -> None:
