@@ -15,7 +15,6 @@ import httpx
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 from gradio.routes import App
-from gradio.state_holder import StateHolder
 
 from app import create_app, server_config
 from backends.registry import Registry
@@ -31,8 +30,8 @@ class Place:
     address: str
     routes: list[tuple[str, str]]
     """Method and path of each, Gradio's with them."""
-    sessions: StateHolder
-    """What Gradio keeps of each page load."""
+    page: App
+    """Gradio's part of it."""
 
     def client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=f"http://{self.address}", timeout=20, trust_env=False)
@@ -53,7 +52,7 @@ async def place(settings: Settings, *backends: FakeBackend) -> AsyncIterator[Pla
         try:
             address = f"127.0.0.1:{listener.getsockname()[1]}"
             (page,) = (route.app for route in app.routes if isinstance(getattr(route, "app", None), App))
-            yield Place(address, [*routes_of(app.routes)], page.state_holder)
+            yield Place(address, [*routes_of(app.routes)], page)
         finally:
             server.should_exit = True
             await running
