@@ -39,6 +39,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--viewers", type=int, default=50)
     parser.add_argument("--turns", type=int, default=4, help="sharing: pairs of turns in these minutes")
     parser.add_argument("--picture", type=Path, help="watched: draws the memory into this SVG")
+    parser.add_argument("--history", type=float, help="watched: MiB that the page keeps, if not what it does")
     parser.add_argument("--backend", default="paged")
     parser.add_argument("--result", type=Path, default=Path("load.json"), help="where the figures go")
     parser.add_argument("--server", default="", help="more options of app.py, as one word")
@@ -70,7 +71,7 @@ def sharing(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def watched(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     sizes = Sizes(arguments.chats, arguments.streams, arguments.viewers)
     with running_server(arguments.backend, folder, *arguments.server.split()) as server:
-        seen = asyncio.run(watch(server, sizes, 60 * arguments.minutes))
+        seen = asyncio.run(watch(server, sizes, 60 * arguments.minutes, history=arguments.history))
     if arguments.picture is not None:
         arguments.picture.write_text(memory_picture("Memory under load", memory_curves(seen)), "utf-8")
     return what_was_seen(seen, read_log(folder, arguments.backend))

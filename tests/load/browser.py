@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,13 +10,15 @@ from typing import Any
 
 import msgspec
 import psutil
-from playwright.async_api import CDPSession, Page, async_playwright
+from playwright.async_api import CDPSession, Page, Route, async_playwright
 
 from pictures.camera import CHROMIUM, FLAGS
 from tests.load.server import MIB
 
 DESKTOP = {"width": 1440, "height": 900}
 CLOCK_LOOKS = 50
+BUDGET = re.compile(r"^const BUDGET = .*$", re.MULTILINE)
+"""Of the page's history, in ``assets/js/history.js``."""
 
 INSTRUMENT = """() => {
     const seen = window.loadSeen = {waiting: [], lateness: [], draws: []};
@@ -129,13 +132,16 @@ class LivePage:
 
 
 @asynccontextmanager
-async def live_page(address: str, backend: str) -> AsyncIterator[LivePage]:
-    """The page, drawn and live, in a browser of its own."""
+async def live_page(address: str, backend: str, *, history: float | None = None) -> AsyncIterator[LivePage]:
+    """The page, drawn and live, in a browser of its own. ``history``: the MiB that it keeps to scrub through,
+    where that is to be full before long."""
     known = {process.pid for process in psutil.Process().children(recursive=True)}
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:
             page = await browser.new_page(viewport=DESKTOP)  # type: ignore[arg-type]
+            if history is not None:
+                await _bound_history(page, int(history * MIB))
             await page.goto(f"{address}/?backend={backend}")
             await page.wait_for_function("window.servescope.store?.connection.phase === 'open'")
             session: Any = await page.context.new_cdp_session(page)
@@ -143,6 +149,16 @@ async def live_page(address: str, backend: str) -> AsyncIterator[LivePage]:
             yield LivePage(page, session, _the_browser(known))
         finally:
             await browser.close()
+
+
+async def _bound_history(page: Page, size: int) -> None:
+    async def give(route: Route) -> None:
+        response = await route.fetch()
+        text, count = BUDGET.subn(f"const BUDGET = {size};", await response.text())
+        assert count == 1, "history.js has no BUDGET to replace"
+        await route.fulfill(response=response, body=text)
+
+    await page.route("**/js/history.js*", give)
 
 
 def _the_browser(known: set[int]) -> psutil.Process:

@@ -42,12 +42,12 @@ class Watched(msgspec.Struct):
     """Of the answers, by who asked."""
 
 
-async def watch(server: Server, sizes: Sizes, seconds: float) -> Watched:
-    """The crowd asks and a room looks on, and one of the viewers is a browser."""
+async def watch(server: Server, sizes: Sizes, seconds: float, *, history: float | None = None) -> Watched:
+    """The crowd asks and a room looks on. One of the viewers is a browser, with so many MiB of history."""
     async with (
         http_client(server.address) as client,
         room(server, max(1, sizes.viewers - 1)),
-        live_page(server.address, server.backend) as page,
+        live_page(server.address, server.backend, history=history) as page,
     ):
         crowd = Crowd(client, server.backend, chats=sizes.chats, streams=sizes.streams)
         begin = time.monotonic()
