@@ -34,7 +34,7 @@ class PageBlocks(gr.Blocks):
         """Called by ``Blocks.__init__`` as well."""
         super().queue(*args, **kwargs)
         self._queue.ANALYTICS_MAX_EVENTS = 1
-        self._queue.ANAYLTICS_CACHE_FREQUENCY = sys.maxsize
+        self._queue.ANAYLTICS_CACHE_FREQUENCY = sys.maxsize  # spelt so
         return self
 
     async def process_api(

@@ -41,7 +41,7 @@ async def prepare_model(spec: str, cache_dir: Path, on_progress: OnProgress) -> 
     if model is not None:
         return model
     key = (id(asyncio.get_running_loop()), spec, cache_dir)
-    if key not in _preparations or _preparations[key].is_over:
+    if key not in _preparations or _preparations[key].abandoned:
         _preparations[key] = _Preparation(spec, cache_dir)
     preparation = _preparations[key]
     try:
@@ -58,11 +58,12 @@ class _Preparation:
         self._listeners: list[OnProgress] = []
         self._last: PrepareProgress | None = None
         self._task = asyncio.create_task(_run_child(spec, cache_dir, self._tell))
-        self._abandoned = False
+        self.abandoned = False
+        """Everybody who waited has gone: its child is being killed."""
 
     @property
     def is_over(self) -> bool:
-        return self._abandoned or self._task.done()
+        return self.abandoned or self._task.done()
 
     async def wait(self, on_progress: OnProgress) -> PreparedModel:
         self._listeners.append(on_progress)
@@ -73,7 +74,7 @@ class _Preparation:
         finally:
             self._listeners.remove(on_progress)
             if not self._listeners and not self._task.done():
-                self._abandoned = True
+                self.abandoned = True
                 self._task.cancel()
                 await asyncio.wait([self._task])
 
