@@ -119,6 +119,14 @@ class Watch:
         return [record for record in self.records if isinstance(record, QueueSample)]
 
     @property
+    def num_whole_steps(self) -> int:
+        """Steps of which the last record is there, which is a queue sample. One that comes first is of a step
+        from before."""
+        records = self.records
+        sampled = [at for at, record in enumerate(records) if isinstance(record, QueueSample)]
+        return sum(isinstance(record, StepRecord) for record in records[: sampled[-1] if sampled else 0])
+
+    @property
     def batches(self) -> list[str]:
         return [" ".join(row.request_id for row in step.rows) for step in self.steps]
 
@@ -151,9 +159,9 @@ async def held(engine: HostedEngine, *requests: GenerationRequest) -> list[Clien
 
 async def press_step(engine: HostedEngine, watch: Watch) -> None:
     """One step, until its records are there."""
-    before = len(watch.samples)
+    before = watch.num_whole_steps
     await engine.control(ControlAction.STEP)
-    await watch.until(lambda: len(watch.samples) > before)
+    await watch.until(lambda: watch.num_whole_steps > before)
 
 
 async def run(engine: HostedEngine, *clients: Client) -> None:

@@ -85,7 +85,9 @@ async def test_a_client_that_goes_takes_its_call_with_it() -> None:
     vllm.gate.pause()
     async with serving(vllm) as server, server.client() as client:
         with pytest.raises(httpx.ReadTimeout):
-            await client.post("/generate_vllm", json={"prompts": ["one"]}, timeout=0.5)
+            await client.post(
+                "/generate_vllm", json={"prompts": ["one"]}, timeout=httpx.Timeout(20, read=0.5)
+            )
 
         [finished] = await recorded(vllm.recorder, RequestFinished)
         assert finished.reason is FinishReason.ABORT
