@@ -119,7 +119,7 @@ class Frontend:
             tokens["cache_salt"] = prompt.cache_salt
         parsed = parse_model_prompt(self._engine.model_config, tokens)
         (rendered,) = await self._engine.renderer.render_cmpl_async([parsed])
-        sampling = vllm_sampling(prompt, kind)
+        sampling = vllm_sampling(prompt, kind, self._tap.num_told if self._tap else 0)
         generating = self._engine.generate(rendered, sampling, prompt.request_id)
         async with contextlib.aclosing(generating) as outputs:
             async for output in outputs:

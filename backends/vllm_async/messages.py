@@ -107,7 +107,14 @@ class TapLost(msgspec.Struct, frozen=True, tag="lost"):
 
 
 FromTap = TapHello | TapReport | TapLost
+
+
+# Worker → tap
+
 ToTap = SetGate | StepOnce
+NUM_TOLD = "servescope_num_told"
+"""Key in vLLM's ``extra_args``: how many messages to the tap were sent before this request. They take
+another way than requests do, and a request that overtook a pause would not be held by it."""
 
 
 class TapConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,9 +33,20 @@ from backends.records import EngineConfig, KVChanged, Phase, ScheduledRow, StepR
 from backends.snapshot import attention_pairs
 from backends.vllm_async.hold import Hold
 from backends.vllm_async.kv_watch import KVWatch
-from backends.vllm_async.messages import FromTap, TapConfig, TapHello, TapLost, TapReport, ToTap
+from backends.vllm_async.messages import (
+    NUM_TOLD,
+    FromTap,
+    TapConfig,
+    TapHello,
+    TapLost,
+    TapReport,
+    ToTap,
+)
 
 logger = logging.getLogger(__name__)
+
+LATEST_MS = 10_000
+"""Milliseconds that a message may come later than a request that was sent after it."""
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -83,9 +94,11 @@ class Tap:
         self._pending: dict[int, Pending] = {}
         """Steps under way, by the identity of their ``SchedulerOutput``: more than one with
         asynchronous scheduling or pipeline parallelism."""
+        self._num_heard = 0
         self._decode = msgspec.msgpack.Decoder(ToTap).decode
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
         self._socket.setsockopt(zmq.SNDHWM, 0)  # never blocks the engine, never loses a record
+        self._socket.setsockopt(zmq.RCVHWM, 0)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.connect(config.address)
         why_no_kv = _why_no_kv(scheduler)
@@ -107,8 +120,10 @@ class Tap:
     # After each call of the scheduler
 
     @guarded
-    def added(self, engine_id: str) -> None:
-        self._send(TapReport(seen=[_our(engine_id)], num_waiting=self._num_waiting))
+    def added(self, request: Any) -> None:
+        """``add_request()`` returned. What the server said before it holds for this request."""
+        self._take_in(num_told=(request.sampling_params.extra_args or {}).get(NUM_TOLD, 0))
+        self._send(TapReport(seen=[_our(request.request_id)], num_waiting=self._num_waiting))
 
     @guarded
     def scheduled(self, output: SchedulerOutput, start_time: float) -> None:
@@ -227,8 +242,18 @@ class Tap:
 
     @guarded
     def _hear(self) -> None:
-        while self._socket.poll(0):
+        self._take_in()
+
+    def _take_in(self, num_told: int = 0) -> None:
+        """What the server says; waits for the first ``num_told`` messages, which have been sent.
+
+        Raises ``TimeoutError`` where they do not come.
+        """
+        while self._socket.poll(LATEST_MS if self._num_heard < num_told else 0):
             self.hold.work(self._decode(self._socket.recv()))
+            self._num_heard += 1
+        if self._num_heard < num_told:
+            raise TimeoutError(f"{num_told} messages were sent, and only {self._num_heard} have come")
 
     def _send(self, message: FromTap) -> None:
         self._socket.send(msgspec.msgpack.encode(message))
@@ -266,7 +291,7 @@ class Tapped:
 
     def add_request(self, request: Any) -> None:
         super().add_request(request)  # type: ignore[misc]
-        self._tap.added(request.request_id)
+        self._tap.added(request)
 
     def finish_requests(self, *args: Any, **kwargs: Any) -> Any:
         aborted = super().finish_requests(*args, **kwargs)  # type: ignore[misc]

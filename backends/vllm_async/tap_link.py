@@ -14,11 +14,14 @@ class TapLink:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.num_told = 0
+        """Messages that have been sent to the tap."""
         self._tap: bytes | None = None
         """The tap's name on the socket, once it has spoken."""
         self._decode = msgspec.msgpack.Decoder(FromTap).decode
         self._socket = zmq.asyncio.Context.instance().socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.RCVHWM, 0)
+        self._socket.setsockopt(zmq.SNDHWM, 0)  # an idle tap does not listen: what it is told may pile up
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(address)
 
@@ -28,4 +31,5 @@ class TapLink:
 
     async def send(self, message: ToTap) -> None:
         assert self._tap is not None, "the tap speaks first"
+        self.num_told += 1
         await self._socket.send_multipart([self._tap, msgspec.msgpack.encode(message)])

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
 import pytest
 
 from backends.base import ControlAction
@@ -25,9 +19,9 @@ from backends.vllm_async.engine import VllmEngine
 from backends.vllm_async.messages import VllmUpdate
 from tests.engine_harness import Client, Watch, request, started
 from tests.vllm.conftest import POOL
+from tests.vllm.lone_tap import printed_beside_a_tap
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-ROOT = Path(__file__).resolve().parents[2]
 
 
 async def test_a_tap_that_fails_leaves_sums_and_the_next_life_has_one_again(engine: VllmEngine) -> None:
@@ -107,37 +101,50 @@ async def test_what_vllm_refuses_makes_it_unavailable_in_words(options: dict[str
 
 
 async def test_a_hook_that_fails_takes_the_tap_away_and_not_the_engine() -> None:
-    """In a process of its own: vLLM is heavy, and not made to be imported here."""
-    code = textwrap.dedent(
+    printed = await printed_beside_a_tap(
         """
-        import sys, tempfile, types
-        from unittest.mock import MagicMock
-        import msgspec, zmq
-        from backends.vllm_async.messages import FromTap, TapConfig
-        from backends.vllm_async.scheduler_tap import Tap
-        from vllm.v1.kv_cache_interface import FullAttentionSpec
+        failing = scheduler()
+        failing.get_request_counts.side_effect = KeyError("as if vLLM had renamed it")
+        worker = Worker(failing)
+        for _ in range(2):
+            worker.tap.added(vllm_request())
+        assert worker.tap.is_lost and worker.tap.may_step()
+        print(worker.hear())
+        """
+    )
+    assert printed == """[TapLost(sentence="KeyError: 'as if vLLM had renamed it'")]"""
 
-        address = f"ipc://{tempfile.mkdtemp()}/tap"
-        worker = zmq.Context.instance().socket(zmq.ROUTER)
-        worker.bind(address)
-        group = types.SimpleNamespace(kv_cache_spec=MagicMock(spec=FullAttentionSpec))
-        type(group.kv_cache_spec).__name__ = "FullAttentionSpec"
-        limits = {"max_model_len": 8, "max_num_running_reqs": 2, "max_num_scheduled_tokens": 8}
-        scheduler = MagicMock(block_size=4, **limits)
-        scheduler.cache_config.num_gpu_blocks = 3
-        scheduler.kv_cache_manager.block_pool.null_block.block_id = 0
-        scheduler.kv_cache_config.kv_cache_groups = [group]
-        scheduler.get_request_counts.side_effect = KeyError("as if vLLM had renamed it")
-        tap = Tap(scheduler, TapConfig(address=address, first_step_id=0, exact_shape=True))
-        tap.added("request-12345678")
-        tap.added("request-12345678")
-        assert tap.is_lost and tap.may_step()
-        said = [msgspec.msgpack.decode(worker.recv_multipart()[1], type=FromTap) for _ in range(2)]
-        print([type(message).__name__ for message in said], said[1].sentence, worker.poll(200))
+
+async def test_a_pause_holds_a_request_that_has_overtaken_it() -> None:
+    """They reach EngineCore on two sockets, and nothing says in which order."""
+    printed = await printed_beside_a_tap(
+        """
+        from threading import Timer
+        from backends.worker_messages import SetGate
+
+        worker = Worker(scheduler())
+        late = Timer(0.3, worker.tell, [SetGate(paused=True, step_delay=0)])
+        late.start()
+        worker.tap.added(vllm_request(num_told=1))
+        late.join()
+        print(worker.tap.hold.paused, worker.tap.may_step(), [type(said).__name__ for said in worker.hear()])
         """
     )
-    done = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    assert printed == "True False ['TapReport']"
+
+
+async def test_a_message_to_the_tap_that_never_comes_takes_it_away_and_says_so() -> None:
+    printed = await printed_beside_a_tap(
+        """
+        from backends.vllm_async import scheduler_tap
+        from backends.worker_messages import SetGate
+
+        scheduler_tap.LATEST_MS = 300
+        worker = Worker(scheduler())
+        worker.tell(SetGate(paused=True, step_delay=0))
+        worker.tap.added(vllm_request(num_told=2))
+        print(worker.tap.may_step(), worker.hear())
+        """
     )
-    out, _ = await done.communicate()
-    assert out.decode().split("\n")[-2] == "['TapHello', 'TapLost'] KeyError: 'as if vLLM had renamed it' 0"
+    said = "TimeoutError: 2 messages were sent, and only 1 have come"
+    assert printed == f"True [TapLost(sentence={said!r})]"
