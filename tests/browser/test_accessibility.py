@@ -52,6 +52,11 @@ CUT_OFF = """() => [...document.querySelectorAll('#page-header *, .tab:not([hidd
         for (let up = node.parentElement; up !== document.body; up = up.parentElement) yield up;
     }"""
 
+CHARTS_FIT = """() => [...document.querySelectorAll('.tab:not([hidden]) .js-plotly-plot')]
+    .filter(chart => chart.clientWidth)
+    .every(chart => chart.querySelector('.svg-container').clientWidth === chart.clientWidth)"""
+"""A chart is drawn anew up to a second after its place has become narrower."""
+
 FOREIGN = """pattern => {
     const found = new Set();
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -237,6 +242,7 @@ async def test_on_a_phone_nothing_is_cut_off_and_axe_finds_nothing(used: Used) -
     await used.page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     try:
         async for tab in used.tabs():
+            await used.page.wait_for_function(CHARTS_FIT)
             assert (tab, await used.page.evaluate("document.documentElement.scrollWidth")) == (tab, 390)
             assert (tab, await used.page.evaluate(CUT_OFF)) == (tab, [])
             assert (tab, await used.page.evaluate(SERIOUS, {"color-contrast": {"enabled": False}})) == (
