@@ -19,6 +19,8 @@ FLAGS = (
     # Sums may be taken in any order: eight at a time. (-ffast-math would change the whole process.)
     *("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno"),
 )
+HAVE_AVX2 = ("AVX2", "AVX512")
+"""Of torch's names for what a processor can do."""
 
 
 class CannotCompile(Exception):
@@ -32,7 +34,7 @@ class NotForThisMachine(CannotCompile):
 def load(folder: Path) -> ctypes.CDLL:
     """Compile, or take what was compiled before into ``folder``. Raises ``CannotCompile``."""
     capability = torch.backends.cpu.get_cpu_capability()
-    if capability != "AVX2":
+    if capability not in HAVE_AVX2:
         raise NotForThisMachine(f"for processors with AVX2, and this one has {capability}")
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
