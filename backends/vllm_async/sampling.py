@@ -26,5 +26,5 @@ def vllm_sampling(prompt: Prompt, kind: RequestOutputKind, num_told: int) -> Vll
         logprobs=ours.logprobs,
         ignore_eos=ours.ignore_eos,
         output_kind=kind,
-        extra_args={NUM_TOLD: num_told} if num_told else None,
+        extra_args={NUM_TOLD: num_told},
     )

@@ -122,7 +122,7 @@ class Tap:
     @guarded
     def added(self, request: Any) -> None:
         """``add_request()`` returned. What the server said before it holds for this request."""
-        self._take_in(num_told=(request.sampling_params.extra_args or {}).get(NUM_TOLD, 0))
+        self._take_in(num_told=request.sampling_params.extra_args[NUM_TOLD])
         self._send(TapReport(seen=[_our(request.request_id)], num_waiting=self._num_waiting))
 
     @guarded

@@ -71,7 +71,5 @@ def scheduler() -> MagicMock:
 
 def vllm_request(num_told: int = 0) -> Any:
     """One that was sent after so many messages to the tap."""
-    extra_args = {NUM_TOLD: num_told} if num_told else None
-    return SimpleNamespace(
-        request_id="request-12345678", sampling_params=SimpleNamespace(extra_args=extra_args)
-    )
+    sampling_params = SimpleNamespace(extra_args={NUM_TOLD: num_told})
+    return SimpleNamespace(request_id="request-12345678", sampling_params=sampling_params)
