@@ -78,16 +78,20 @@ def create_chat(settings: Settings, page_words: PageWords) -> Chat:
         send = gr.Button(
             page_words("chat.send"), variant="primary", scale=0, min_width=0, elem_id="chat-send"
         )
-    with gr.Accordion(page_words("settings.title"), open=False, elem_id="chat-settings"):
-        system_prompt = gr.Textbox(
-            value="",
-            label=page_words("settings.system_prompt"),
-            placeholder=page_words("settings.system_prompt.placeholder"),
-            lines=2,
-            max_lines=4,
-            elem_id="settings-system-prompt",
-        )
-        sampling = create_sampling(settings, page_words)
+    # Not an Accordion: that makes its parts when it opens, and a frame later sets them back to what they
+    # were made with (AppTree.render_previously_invisible_children), whatever was written meanwhile.
+    with gr.Column(elem_id="chat-settings", min_width=0):
+        gr.Button(page_words("settings.title"), elem_id="settings-title", min_width=0)  # page/chat.js opens
+        with gr.Column(elem_id="settings-parts", min_width=0):
+            system_prompt = gr.Textbox(
+                value="",
+                label=page_words("settings.system_prompt"),
+                placeholder=page_words("settings.system_prompt.placeholder"),
+                lines=2,
+                max_lines=4,
+                elem_id="settings-system-prompt",
+            )
+            sampling = create_sampling(settings, page_words)
     request_id = gr.Textbox(visible="hidden", label="request id", elem_id="chat-request-id")
     return Chat(log, entry, send, stop, system_prompt, sampling, request_id)
 

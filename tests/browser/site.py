@@ -164,6 +164,7 @@ class ChatPage:
         self.answers = page.locator("#chat-log .message.bot:not(:has(.thought-group)) .md")
         self.errors = page.locator("#chat-log .thought-group:has(.notice-error)")
         self.waiting = page.locator("#chat-log .thought-group:has(.notice-waiting)")
+        self.system_prompt = page.locator("#settings-system-prompt textarea")
         self.stopped = page.locator("#chat-log .thought-group:has(.notice-stopped)")
 
     async def ask(self, text: str) -> None:
@@ -190,5 +191,5 @@ class ChatPage:
         await self.open_settings()
 
     async def open_settings(self) -> None:
-        await self.page.locator("#chat-settings > button").click()
-        await self.page.locator("#settings-seed textarea, #settings-seed input").wait_for()
+        await self.page.locator("#settings-title").click()
+        await expect(self.page.locator("#settings-seed textarea, #settings-seed input")).to_be_visible()

@@ -57,7 +57,7 @@ async def test_the_model_is_given_the_whole_conversation(
 
     monkeypatch.setattr(site.naive, "render_chat", capture)
     await page.open_settings()
-    await page.page.locator("#settings-system-prompt textarea").fill("Be <brief>.")
+    await page.system_prompt.fill("Be <brief>.")
     site.say("a < b")
     await page.ask("first & foremost")
     await page.answered()

@@ -12,6 +12,18 @@ from tests.browser.conftest import OpenPage
 from tests.browser.site import SETTINGS, ChatPage, Site
 from tests.fakes import FakeBackend
 
+HOLD_FRAMES = """() => {
+    const frame = window.requestAnimationFrame.bind(window);
+    const held = [];
+    window.requestAnimationFrame = (callback) => held.push(callback);
+    window.letFramesGo = async () => {
+        window.requestAnimationFrame = frame;
+        held.splice(0).forEach((callback) => frame(callback));
+        for (let frames = 0; frames < 10; frames += 1) await new Promise(frame);
+    };
+}"""
+"""As on a page that is busy: nothing that waits for the next frame goes on."""
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[GenerationRequest]:
@@ -95,6 +107,28 @@ async def test_settings_reach_the_engine(
     assert (sampling.temperature, sampling.max_tokens, sampling.top_p) == (0.5, 7, 0.9)
     assert (sampling.top_k, sampling.seed) == (40, 11)
     assert asked[0].visitor == await page.page.evaluate("window.servescope.visitor")
+
+
+async def test_what_is_set_before_a_slow_page_draws_its_next_frame_stays(page: ChatPage) -> None:
+    await page.page.evaluate(HOLD_FRAMES)
+    await page.open_settings()
+    await page.system_prompt.fill("Be brief.")
+    await page.page.evaluate("letFramesGo()")
+    await expect(page.system_prompt).to_have_value("Be brief.")
+
+
+async def test_the_settings_close_again_and_keep_what_was_set(page: ChatPage) -> None:
+    title = page.page.locator("#settings-title")
+    await expect(title).to_have_attribute("aria-expanded", "false")
+    await expect(page.system_prompt).to_be_hidden()
+    await title.focus()
+    await page.page.keyboard.press("Enter")
+    await expect(title).to_have_attribute("aria-expanded", "true")
+    await page.system_prompt.fill("Be brief.")
+    await title.click()
+    await expect(page.system_prompt).to_be_hidden()
+    await page.open_settings()
+    await expect(page.system_prompt).to_have_value("Be brief.")
 
 
 async def test_a_setting_that_the_engine_does_not_honour_is_disabled_and_says_why(page: ChatPage) -> None:

@@ -120,6 +120,37 @@ async def test_the_lesson_chosen_last_is_shown_however_late_another_one_comes(op
     await expect(page.get_by_role("spinbutton")).to_have_value("7")
 
 
+async def test_a_lesson_that_is_chosen_while_it_is_shown_keeps_its_prediction_and_its_run(
+    open_page: OpenPage,
+) -> None:
+    page = await lessons(open_page, "padding")
+    shown = page.locator(".lessons-list button[data-slug=padding]")
+    await predict(page, 7)
+    await shown.click()
+    await expect(page.locator(".lessons-text h2")).to_be_focused()
+    await expect(page.get_by_role("spinbutton")).to_have_value("7")
+
+    await page.get_by_role("button", name="Run the experiment").click()
+    await expect(page.locator(".lessons-status")).to_contain_text("starting")
+    await shown.click()
+    await expect(page.locator(".lessons-text h2")).to_be_focused()
+    await expect(page.locator(".lessons-status")).to_contain_text("starting")
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.locator(".lessons-status")).to_have_text("Stopped. Nothing was measured.")
+
+
+async def test_a_prediction_is_still_there_when_one_comes_back_to_its_lesson(open_page: OpenPage) -> None:
+    page = await lessons(open_page, "padding")
+    await predict(page, 7)
+    await page.locator(".lessons-list button[data-slug=no-cache]").click()
+    other = page.get_by_role("heading", name=read_lesson("no-cache", "en").title, exact=True)
+    await expect(other).to_be_visible()
+    await page.locator(".lessons-list button[data-slug=padding]").click()
+    await expect(other).to_be_hidden()
+    await expect(page.get_by_role("spinbutton")).to_have_value("7")
+    await expect(page.get_by_role("button", name="Run the experiment")).to_be_enabled()
+
+
 async def test_the_code_beside_the_text_has_the_numbers_of_its_lines(open_page: OpenPage) -> None:
     page = await lessons(open_page, "shape-of-a-batch")
     code = page.locator(".lessons-code pre").first

@@ -13,11 +13,18 @@ export class Experiment {
   #abort = null; // of the run under way
   #runId = null; // its name on the server, once told
 
-  /** @param {object} lesson @param {{said: string|null, outcome: object|null}} known */
+  /**
+   * @param {object} lesson
+   * @param {{entered: string|null, said: string|null, outcome: object|null}} known what stands in the form, and
+   *   what stood there when the outcome's run began
+   */
   constructor(lesson, known, { words, onDone }) {
     Object.assign(this, { lesson, known, words, onDone });
-    this.form = predictionForm(lesson.prediction, words, known.said, {
-      onChange: () => this.#draw(),
+    this.form = predictionForm(lesson.prediction, words, known.entered, {
+      onChange: () => {
+        known.entered = this.form.value;
+        this.#draw();
+      },
       onSubmit: () => this.run(),
     });
     this.engine = engineForm(lesson.engine_choice, words);

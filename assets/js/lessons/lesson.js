@@ -9,7 +9,8 @@ import { prose } from './prose.js';
 export class LessonView {
   /**
    * @param {object} lesson as `GET /lessons/{slug}` tells it
-   * @param {{said: string|null, outcome: object|null, asked: boolean}} known what the visitor said and saw
+   * @param {{entered: string|null, said: string|null, outcome: object|null, asked: boolean}} known what the
+   *   visitor entered, said and saw
    * @param {{words: Function, previous: object|null, next: object|null, open: Function, onDone: Function}} tools
    */
   constructor(lesson, known, tools) {

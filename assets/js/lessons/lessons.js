@@ -40,15 +40,26 @@ class Lessons {
     return this.open(first.slug, { keepAddress: wanted !== first.slug });
   }
 
-  /** @returns {Promise<boolean>} whether it is the one that is shown now */
+  /**
+   * One that is shown already stays as it is, with its run and what was entered.
+   * @returns {Promise<boolean>} whether it is the one that is shown now
+   */
   async open(slug, { keepAddress = false } = {}) {
     const turn = (this.#turn += 1);
-    this.#view?.stop();
-    const lesson = await ask(`lessons/${slug}?lang=${document.documentElement.lang}`);
-    if (turn !== this.#turn) return false; // another was chosen meanwhile
-    if (lesson === null) return this.#fail();
+    if (slug !== this.#view?.lesson.slug) {
+      this.#view?.stop();
+      const lesson = await ask(`lessons/${slug}?lang=${document.documentElement.lang}`);
+      if (turn !== this.#turn) return false; // another was chosen meanwhile
+      if (lesson === null) return this.#fail();
+      this.#show(lesson);
+    }
     if (!keepAddress) setParameter('lesson', slug);
-    if (!this.#known.has(slug)) this.#known.set(slug, { said: null, outcome: null, asked: false });
+    return true;
+  }
+
+  #show(lesson) {
+    const { slug } = lesson;
+    if (!this.#known.has(slug)) this.#known.set(slug, { entered: null, said: null, outcome: null, asked: false });
     const place = this.#list.findIndex((one) => one.slug === slug);
     this.#view = new LessonView(lesson, this.#known.get(slug), {
       words: this.words,
@@ -62,7 +73,6 @@ class Lessons {
     });
     this.place.replaceChildren(this.#view.element);
     this.#mark(slug);
-    return true;
   }
 
   #drawList() {
@@ -107,6 +117,7 @@ class Lessons {
   }
 
   #fail() {
+    this.#view = null;
     const again = async () => {
       if (await this.load()) this.place.querySelector('h2').focus();
     };

@@ -6,12 +6,12 @@ const SUFFIX = { share: '%', count: '' };
 
 /**
  * @param {{question: string, unit: string, choices: object, least: number, most: number}} prediction
- * @param {string|null} said what was said before
+ * @param {string|null} entered before
  * @returns {{element: HTMLElement, value: string|null, lock: (on: boolean) => void}}
  */
-export function predictionForm(prediction, words, said, { onChange, onSubmit }) {
+export function predictionForm(prediction, words, entered, { onChange, onSubmit }) {
   const choices = Object.entries(prediction.choices);
-  const part = choices.length > 0 ? choiceOf(prediction, choices, said) : numberOf(prediction, words, said);
+  const part = choices.length > 0 ? choiceOf(prediction, choices, entered) : numberOf(prediction, words, entered);
   const form = h(
     'form',
     {
@@ -41,7 +41,7 @@ export function asPrediction(said, { unit, choices }) {
   return unit === 'share' ? Number(said) / 100 : Number(said);
 }
 
-function numberOf({ question, unit, least, most }, words, said) {
+function numberOf({ question, unit, least, most }, words, entered) {
   const suffix = SUFFIX[unit] ?? words(`lessons.unit.${unit}`);
   const input = h('input', {
     type: 'number',
@@ -49,7 +49,7 @@ function numberOf({ question, unit, least, most }, words, said) {
     step: 'any',
     min: String(least),
     max: String(most),
-    value: said,
+    value: entered,
     required: true,
     autocomplete: 'off',
     'aria-label': question,
@@ -65,9 +65,9 @@ function numberOf({ question, unit, least, most }, words, said) {
   };
 }
 
-function choiceOf({ question }, choices, said) {
+function choiceOf({ question }, choices, entered) {
   const inputs = choices.map(([value]) =>
-    h('input', { type: 'radio', name: 'lessons-choice', value, checked: value === said }),
+    h('input', { type: 'radio', name: 'lessons-choice', value, checked: value === entered }),
   );
   return {
     element: h(

@@ -46,6 +46,16 @@ export function keepChoicesTogether() {
   }
 }
 
+/** The settings open and close under their title; they are there all the time, and keep what is written. */
+export function keepSettingsClosed() {
+  whenever('#settings-title', (title) => {
+    const open = (on) => title.setAttribute('aria-expanded', String(on));
+    title.setAttribute('aria-controls', 'settings-parts');
+    title.addEventListener('click', () => open(title.ariaExpanded !== 'true'));
+    open(false);
+  });
+}
+
 /**
  * The log follows the answer while its end is in view, and every new question brings it there.
  * Gradio's own following gives up when more than a few lines come at once.

@@ -6,6 +6,7 @@ import {
   keepEndInView,
   keepFocusInChat,
   keepReadersWaiting,
+  keepSettingsClosed,
   keepUnfinishedSyllables,
 } from './chat.js';
 import { keepEngineInAddress } from './engine.js';
@@ -20,4 +21,5 @@ keepUnfinishedSyllables();
 keepEditsReadable();
 keepEndInView();
 keepReadersWaiting();
+keepSettingsClosed();
 keepFocusInChat();
