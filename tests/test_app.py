@@ -28,27 +28,30 @@ ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 120.0
 
 
-def app(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def app(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """The program, ended whatever happens: leaving Popen's own block waits for it without a limit."""
+    with subprocess.Popen(
         [sys.executable, "app.py", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager
 def serving(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The server on a free port, and its address."""
     with app("--port", "0", *arguments, **environment) as server:
-        try:
-            assert server.stdout is not None
-            match = next(filter(None, (re.search(r"http://\S+", line) for line in server.stdout)))
-            yield server, match[0].rstrip("/")
-        finally:
-            server.kill()
+        assert server.stdout is not None
+        match = next(filter(None, (re.search(r"http://\S+", line) for line in server.stdout)))
+        yield server, match[0].rstrip("/")
 
 
 def wait_for_state(address: str, backend: str, wanted: str) -> None:
@@ -166,14 +169,11 @@ def test_a_request_waits_for_an_engine_that_has_not_started(tiny_model: tuple[st
 def test_a_server_that_others_can_reach_makes_a_key_and_prints_it(tiny_model: tuple[str, str]) -> None:
     model, cache = tiny_model
     with app("--model", model, "--cache-dir", cache, "--public", "--port", "0", "--preload", "") as server:
-        try:
-            assert server.stdout is not None
-            key_line, address_line = server.stdout.readline(), server.stdout.readline()
-            key, address = key_line.split()[-1], address_line.split()[-1].rstrip("/")
-            wait_for_state(address, "naive", "idle")
-            pause = f"{address}/control/naive/pause"
-            assert httpx.post(pause).status_code == 401
-            assert httpx.post(pause, headers={"Authorization": "Bearer wrong"}).status_code == 401
-            assert httpx.post(pause, headers={"Authorization": f"Bearer {key}"}).status_code == 200
-        finally:
-            server.kill()
+        assert server.stdout is not None
+        key_line, address_line = server.stdout.readline(), server.stdout.readline()
+        key, address = key_line.split()[-1], address_line.split()[-1].rstrip("/")
+        wait_for_state(address, "naive", "idle")
+        pause = f"{address}/control/naive/pause"
+        assert httpx.post(pause).status_code == 401
+        assert httpx.post(pause, headers={"Authorization": "Bearer wrong"}).status_code == 401
+        assert httpx.post(pause, headers={"Authorization": f"Bearer {key}"}).status_code == 200

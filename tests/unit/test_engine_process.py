@@ -124,9 +124,10 @@ from tests.unit.engine_children import Config, Say
 from backends.engine_process import EngineProcess
 
 if __name__ == "__main__":
+    unheard = lambda *said: None  # what another thread prints could stand in the line of the pid
     child = EngineProcess(
         name="orphan", main="tests.unit.engine_children:{main}", config=Config(), message_type=Say,
-        on_message=print, on_progress=print, on_death=print, preload={preload})
+        on_message=unheard, on_progress=unheard, on_death=unheard, preload={preload})
     child.spawn()
     while not child.pid or child.clock_offset_bound is None:
         time.sleep(0.01)
@@ -147,9 +148,11 @@ def test_no_child_outlives_a_parent_that_was_killed(
     with subprocess.Popen(
         [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
     ) as parent:
-        assert parent.stdout is not None
-        pid = next(int(line) for line in parent.stdout if line.strip().isdigit())
-        parent.kill()
+        try:
+            assert parent.stdout is not None
+            pid = int(parent.stdout.readline())
+        finally:
+            parent.kill()  # leaving the block waits for its end
     deadline = time.monotonic() + PATIENCE
     while _runs(pid):
         assert time.monotonic() < deadline, "the child outlived its parent"

@@ -304,11 +304,13 @@ async def test_a_server_that_is_killed_leaves_no_child(tiny: Path, cache: Path) 
             [sys.executable, "-c", SERVER, str(tiny), str(cache)], stdout=subprocess.PIPE, text=True
         )
         with server:
-            assert server.stdout is not None
-            said = await asyncio.to_thread(server.stdout.readline)
-            assert said.startswith("Waiting for another process")
-            (child,) = psutil.Process(server.pid).children()
-            server.kill()
+            try:
+                assert server.stdout is not None
+                said = await asyncio.to_thread(server.stdout.readline)
+                assert said.startswith("Waiting for another process")
+                (child,) = psutil.Process(server.pid).children()
+            finally:
+                server.kill()
         await asyncio.to_thread(child.wait, 10)
 
 
