@@ -135,13 +135,13 @@ def create_app(
         for task in preloading:
             task.cancel()
         await registry.stop()
-        count_the_rest()
+        observation.count_the_rest()
         if archive is not None:
             await archive.close()
 
     visitors = Visitors(settings)
     app = FastAPI(title="Servescope", lifespan=lifespan, docs_url=None, redoc_url=None)
-    count_the_rest = include_routes(
+    observation = include_routes(
         app,
         registry,
         settings,
@@ -150,7 +150,7 @@ def create_app(
         archive=archive,
         visitors=visitors,
     )
-    return mount_page(app, registry, settings, visitors)
+    return mount_page(app, registry, settings, visitors, observation.chat_failed)
 
 
 async def _preload(registry: Registry, name: str) -> None:

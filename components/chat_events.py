@@ -30,6 +30,7 @@ from components.conversation import (
     user_says,
 )
 from components.sampling import sampling_params
+from components.tab import OnChatError
 from components.words import word, words
 
 Outputs = tuple[Any, ...]
@@ -59,9 +60,10 @@ class Asked:
 class ChatEvents:
     """The handlers. ``inputs`` are always: backend, mode, system prompt, sampling, browser."""
 
-    def __init__(self, registry: Registry, visitors: Visitors) -> None:
+    def __init__(self, registry: Registry, visitors: Visitors, on_error: OnChatError) -> None:
         self._registry = registry
         self._visitors = visitors
+        self._on_error = on_error
         self._answers: dict[str, Answer] = {}
         """The answers under way, one a browser session: how Stop finds what it stops."""
 
@@ -120,6 +122,8 @@ class ChatEvents:
         try:
             asked = self._asked(request, browser, *inputs[:-1])
         except ServescopeError as error:
+            known = inputs[0] if inputs[0] in self._registry.names else ""
+            self._on_error(known, None, error)
             yield _outputs([*log, notice(Notice.ERROR, word(browser.lang, "chat.error"), error.message)], "")
             return
         request_id = f"chat-{uuid.uuid4().hex}"
@@ -140,6 +144,8 @@ class ChatEvents:
                     last, silent_until = shown, time.monotonic() + LONGEST_SILENCE
         finally:
             del self._answers[session]
+            if answer.error is not None:
+                self._on_error(asked.backend.info.name, request_id, answer.error)
 
     def _asked(
         self,

@@ -21,7 +21,7 @@ from components.page_blocks import PageBlocks
 from components.playground import PLAYGROUND
 from components.sizing import SIZING
 from components.static import add_static_routes
-from components.tab import Page, Tab
+from components.tab import OnChatError, Page, Tab
 from components.theme import create_theme
 from components.traces import TRACES
 from components.words import PageWords
@@ -34,10 +34,12 @@ ANSWERS_AT_ONCE = 1000
 it is the engine that refuses, in words, and nobody waits unseen in a queue of Gradio's."""
 
 
-def create_page(registry: Registry, settings: Settings, visitors: Visitors) -> gr.Blocks:
+def create_page(
+    registry: Registry, settings: Settings, visitors: Visitors, on_chat_error: OnChatError
+) -> gr.Blocks:
     """The page over these engines. Every part is created, then every event bound."""
     with PageBlocks(title="Servescope", analytics_enabled=False, fill_width=True) as blocks:
-        page = Page(blocks, registry, settings, visitors, PageWords(), create_browser())
+        page = Page(blocks, registry, settings, visitors, PageWords(), create_browser(), on_chat_error)
         tabs = TABS if registry.names else TABS_WITHOUT_ENGINE
         create_header(page, tabs)
         created = []
@@ -51,13 +53,15 @@ def create_page(registry: Registry, settings: Settings, visitors: Visitors) -> g
     return blocks.queue(max_size=ANSWERS_AT_ONCE)
 
 
-def mount_page(app: FastAPI, registry: Registry, settings: Settings, visitors: Visitors) -> FastAPI:
+def mount_page(
+    app: FastAPI, registry: Registry, settings: Settings, visitors: Visitors, on_chat_error: OnChatError
+) -> FastAPI:
     """Serve the page at ``/`` and its files under ``assets/``. Other routes come before this call."""
     add_static_routes(app)
     app.add_middleware(DocumentHead, lang=settings.lang, embeddable=settings.public)
     return gr.mount_gradio_app(
         app,
-        create_page(registry, settings, visitors),
+        create_page(registry, settings, visitors, on_chat_error),
         path="/",
         theme=create_theme(),
         footer_links=[],

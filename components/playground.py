@@ -31,7 +31,8 @@ def create_playground(page: Page) -> Playground:
 
 
 def bind_playground(parts: Playground, page: Page) -> None:
-    bind_chat(parts.chat, parts.choice, page.browser, ChatEvents(page.registry, page.visitors))
+    events = ChatEvents(page.registry, page.visitors, page.on_chat_error)
+    bind_chat(parts.chat, parts.choice, page.browser, events)
     followers = [([*parts.chat.sampling.optional, parts.chat.log], chat_updates)]
     bind_backend_choice(parts.choice, page.blocks, page.registry, page.browser, followers)
 

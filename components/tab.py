@@ -8,10 +8,15 @@ from typing import Any
 
 import gradio as gr
 
+from backends.errors import ServescopeError
 from backends.registry import Registry
 from backends.settings import Settings
 from backends.visitors import Visitors
 from components.words import PageWords
+
+OnChatError = Callable[[str, str | None, ServescopeError], None]
+"""Called with the backend (empty where it is none of this server's), the request's id if it got one, and what
+ended a chat in place of its answer or after a part of it."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class Page:
     visitors: Visitors
     words: PageWords
     browser: gr.JSON
+    on_chat_error: OnChatError
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fastapi import FastAPI
 
@@ -28,6 +29,7 @@ from backends.api.guard import Guard
 from backends.api.presence import GRACE, Presence
 from backends.api.prometheus import PrometheusMetrics
 from backends.archive import Archive
+from backends.errors import ServescopeError
 from backends.lessons.ground import MakeEngine
 from backends.records import AnyRecord
 from backends.registry import Registry
@@ -35,6 +37,17 @@ from backends.settings import Settings
 from backends.shelf import Shelf
 from backends.visitors import Visitors
 from backends.workloads.races import Races
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What happens beside the routes, for the log and ``/metrics`` to hear of."""
+
+    count_the_rest: Callable[[], None]
+    """Counts and logs the last records; to be called once the engines have stopped."""
+    chat_failed: Callable[[str, str | None, ServescopeError], None]
+    """To be called for a chat of the page that ended with an error, refused or failed: with the backend
+    (empty where it is none of this server's), the request's id if it got one, and the error."""
 
 
 def include_routes(
@@ -47,10 +60,8 @@ def include_routes(
     shelf: Shelf | None = None,
     archive: Archive | None = None,
     visitors: Visitors | None = None,
-) -> Callable[[], None]:
+) -> Observation:
     """Add all routes and error handlers; the feeds run as long as the app's lifespan.
-
-    Returns what counts and logs the last records, to be called once the engines have stopped.
 
     ``make_engine``: builds the private engines of experiments.
     ``visitor_grace``: seconds after which the requests of a visitor who has left are aborted.
@@ -71,6 +82,10 @@ def include_routes(
         log.answered(method, route, status)
         metrics.answered(method, route, status)
 
+    def chat_failed(backend: str, request_id: str | None, error: ServescopeError) -> None:
+        log.chat_failed(backend, request_id, error)
+        metrics.chat_failed(backend, error)
+
     hub = Hub(registry, observe)
     races = Races()
     presence = Presence(races, registry, grace=visitor_grace)
@@ -90,4 +105,4 @@ def include_routes(
     app.include_router(join.create_router(settings))
     app.include_router(traces.create_router(shelf))
     app.include_router(lessons.create_router(registry, settings, make_engine, shelf, visitors))
-    return hub.advance
+    return Observation(hub.advance, chat_failed)

@@ -1,19 +1,21 @@
 """Records → lines of the log: a request's arrival and its end, and what becomes of engines; with them what
-was refused over HTTP, which leaves no record.
+was refused over HTTP or in the page's chat, which leaves no record.
 
 event=arrived  backend=paged request_id=… source=chat stream=true prompt_tokens=29 max_tokens=64
 event=finished backend=paged request_id=… reason=length prompt_tokens=29 output_tokens=64 queue_s=… …
 event=engine   backend=paged state=crashed reason="The paged worker was ended by SIGKILL."
 event=refused  method=POST route=/v1/chat/completions status=429
+event=refused  source=chat backend=paged request_id=… code=overloaded status=429
 """
 
 from __future__ import annotations
 
 import logging
 
+from backends.errors import ServescopeError
 from backends.logs import say
 from backends.metrics import RequestTimeline
-from backends.records import AnyRecord, EngineState, FinishReason, RequestArrived, State
+from backends.records import AnyRecord, EngineState, FinishReason, RequestArrived, Source, State
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +78,22 @@ class EventLog:
     def answered(self, method: str, route: str, status: int) -> None:
         """``route`` as it was declared: what was asked for in its place is the visitor's text."""
         if status >= FIRST_REFUSAL:
-            level = logging.ERROR if status == FAILURE else logging.INFO
-            say(logger, level, "refused", method=method, route=route, status=status)
+            _refused(status, method=method, route=route)
+
+    def chat_failed(self, backend: str, request_id: str | None, error: ServescopeError) -> None:
+        """``backend``: empty where it is none of this server's. The error's words stay out: they can repeat
+        what was asked."""
+        _refused(
+            error.status,
+            source=Source.CHAT.value,
+            backend=backend or None,
+            request_id=request_id,
+            code=error.code,
+        )
+
+
+def _refused(status: int, **fields: str | None) -> None:
+    say(logger, logging.ERROR if status == FAILURE else logging.INFO, "refused", **fields, status=status)
 
 
 def _rounded(seconds: float | None) -> float | None:

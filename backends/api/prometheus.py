@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from backends.api.feed import Feed
 from backends.api.histograms import Histograms
 from backends.api.server_metrics import ServerMetrics
+from backends.errors import ServescopeError
 from backends.metrics import RequestTimeline, TimelineReducer
 from backends.records import (
     AnyRecord,
@@ -65,6 +66,9 @@ class PrometheusMetrics:
         self._crashes = self._counter("engine_crashes", "Times that an engine's process died.")
         self._zero_gaps = self._counter("itl_zero_gaps", "Gaps of zero: tokens that came together.")
         self._misdelivered = self._counter("misdelivered_results", "Results that reached another call.")
+        self._chat_errors = self._counter(
+            "chat_errors", "Chats of the page that ended with an error.", "code"
+        )
 
     def _add_gauges(self) -> None:
         self._depth = self._gauge("queue_depth", "Depth of a queue on a token's way.", "queue")
@@ -164,6 +168,10 @@ class PrometheusMetrics:
     def answered(self, method: str, route: str, status: int) -> None:
         """Count one response over HTTP, as it begins."""
         self._responses.labels(method, route, status).inc()
+
+    def chat_failed(self, backend: str, error: ServescopeError) -> None:
+        """Count one chat that ended with an error, which HTTP counts as a response like any other."""
+        self._chat_errors.labels(backend, error.code).inc()
 
     # When asked
 

@@ -10,7 +10,12 @@ import pytest
 
 from backends.logs import EventFormatter
 from backends.records import RequestArrived, RequestFinished
+from backends.settings import Settings
+from tests.api.place import place
 from tests.api.serving import Served, recorded, serving, text_until
+from tests.fakes import FakeBackend
+from tests.load.answers import Question, Route
+from tests.load.page_chat import PageChat
 
 MARKER = "xylophone"
 
@@ -85,6 +90,31 @@ async def test_what_is_refused_over_http_is_counted_and_logged_by_its_route_and_
         labels = f'{{method="{method}",route="{route}",status="{status}"}}'
         assert f"servescope_http_responses_total{labels} 1.0" in metrics
     assert MARKER not in metrics.lower()
+
+
+async def test_what_the_chat_refuses_is_counted_and_logged_by_its_code_and_never_by_its_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Over HTTP it is a stream of events like any other."""
+    caplog.set_level(logging.INFO, "backends")
+    question = Question(Route.CHAT, client=1, prompt=" ".join([MARKER] * 80), max_tokens=4)
+    async with place(Settings(), FakeBackend("naive")) as here, here.client() as client:
+        page = await PageChat.of(client)
+        too_long = await page.ask(client, question, "naive", "ada")
+        metrics = (await client.get("/metrics")).text
+
+    assert "The prompt has 81 tokens" in too_long.text
+    assert events(caplog, "refused") == [
+        {
+            "source": "chat",
+            "backend": "naive",
+            "request_id": too_long.request_id,
+            "code": "invalid_request",
+            "status": 400,
+        }
+    ]
+    assert 'servescope_chat_errors_total{backend="naive",code="invalid_request"} 1.0' in metrics
+    assert MARKER not in metrics + "".join(EventFormatter("json").format(record) for record in caplog.records)
 
 
 async def test_a_crash_is_an_error_with_its_reason_and_progress_makes_no_lines(

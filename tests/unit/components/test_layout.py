@@ -11,6 +11,8 @@ from starlette.testclient import TestClient
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
+import gradio as gr
+
 from backends.registry import Registry
 from backends.settings import Settings
 from backends.visitors import Visitors
@@ -25,6 +27,14 @@ def registry() -> Registry:
     return Registry({"naive": lambda: FakeBackend("naive"), "generate": lambda: FakeBackend("generate")})
 
 
+def unheard(*_: object) -> None:
+    """Nobody counts what fails."""
+
+
+def page() -> gr.Blocks:
+    return in_a_loop(lambda: create_page(registry(), Settings(), Visitors(Settings()), unheard))
+
+
 def in_a_loop(build: Callable[[], T]) -> T:
     """Outside of a running event loop Gradio makes some of its own and never closes them."""
 
@@ -36,12 +46,15 @@ def in_a_loop(build: Callable[[], T]) -> T:
 
 @pytest.fixture(scope="module")
 def config() -> dict[str, Any]:
-    return in_a_loop(lambda: create_page(registry(), Settings(), Visitors(Settings()))).get_config_file()
+    return page().get_config_file()
 
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    return TestClient(in_a_loop(lambda: mount_page(FastAPI(), registry(), Settings(), Visitors(Settings()))))
+    settings = Settings()
+    return TestClient(
+        in_a_loop(lambda: mount_page(FastAPI(), registry(), settings, Visitors(settings), unheard))
+    )
 
 
 def test_a_page_holds_no_connection_open(config: dict[str, Any]) -> None:
@@ -54,14 +67,14 @@ def test_no_event_of_the_page_is_a_public_api(config: dict[str, Any]) -> None:
 
 
 def test_an_engine_refuses_before_gradio_lets_anyone_wait() -> None:
-    blocks = in_a_loop(lambda: create_page(registry(), Settings(), Visitors(Settings())))
+    blocks = page()
     assert blocks._queue.max_thread_count > Settings().max_waiting
     limits = {event.concurrency_limit for event in blocks.fns.values() if event.queue and event.fn}
     assert limits == {None}
 
 
 def test_the_log_builds_no_component_that_a_browser_names() -> None:
-    blocks = in_a_loop(lambda: create_page(registry(), Settings(), Visitors(Settings())))
+    blocks = page()
     (log,) = [block for block in blocks.blocks.values() if block.elem_id == "chat-log"]
     assert log.preprocess is log_from_browser
 
